@@ -1,0 +1,59 @@
+"""Checks of what the core functions are given: each error names what was found and what was expected."""
+
+import torch
+from torch import Tensor
+
+
+def check_representations(representations: Tensor, what: str = "representations", *, finite: bool = True) -> None:
+    """Raise unless ``representations`` is a floating (n, d) tensor with n, d >= 1 and only finite entries."""
+    if not isinstance(representations, Tensor):
+        raise TypeError(f"{what} must be a torch.Tensor of shape (n, d); found {type(representations).__name__}")
+    if representations.ndim != 2 or 0 in representations.shape:
+        raise ValueError(f"{what} must have shape (n, d) with n, d >= 1; found {tuple(representations.shape)}")
+    if not representations.is_floating_point():
+        raise TypeError(f"{what} must be floating point; found {representations.dtype}: convert with .float()")
+    if finite:
+        _check_finite(representations, what)
+
+
+def check_ids(ids: Tensor, length: int, what: str, per: str = "representations") -> None:
+    """Raise unless ``ids`` is an integer vector of ``length`` entries (labels, clusters, neighbourhoods)."""
+    if not isinstance(ids, Tensor):
+        raise TypeError(f"{what} must be a torch.Tensor of integers; found {type(ids).__name__}")
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise TypeError(f"{what} must be integers; found {ids.dtype}: map your labels to ids 0..C-1 first")
+    if ids.ndim != 1 or len(ids) != length:
+        raise ValueError(f"{what} must have shape ({length},), one for each of the {per}; found {tuple(ids.shape)}")
+
+
+def check_variance(variance: Tensor | float | None) -> None:
+    """Raise unless ``variance`` is None or one positive number."""
+    if variance is None:
+        return
+    if isinstance(variance, Tensor) and variance.numel() != 1:
+        raise ValueError(f"variance must be one number; found a tensor of shape {tuple(variance.shape)}")
+    if reads_are_free(variance) and not float(variance) > 0:
+        raise ValueError(f"variance must be positive; found {float(variance)}")
+
+
+def check_positive(value: float, what: str) -> None:
+    """Raise unless ``value`` > 0."""
+    if not value > 0:
+        raise ValueError(f"{what} must be positive; found {value}")
+
+
+def reads_are_free(value: Tensor | float) -> bool:
+    """Whether looking at the value costs neither a device synchronisation nor a break in a compiled graph."""
+    return not torch.compiler.is_compiling() and (not isinstance(value, Tensor) or value.device.type == "cpu")
+
+
+def _check_finite(values: Tensor, what: str) -> None:
+    # A sum is finite only if all entries are (or it overflows: then look closer). One pass, no temporary of n x d.
+    if torch.compiler.is_compiling() or bool(torch.isfinite(values.detach().sum())):
+        return
+    bad = int((~torch.isfinite(values)).any(dim=1).sum())
+    if bad:
+        raise ValueError(
+            f"{what} must be finite; found NaN or infinity in {bad} of {len(values)} rows: "
+            "look for a learning rate that is too high, or for missing values in the data"
+        )

@@ -1,0 +1,8 @@
+"""The error that a person can act on."""
+
+
+class UserError(ValueError):
+    """Something given by the user is wrong: says what was found, what was expected and what to do.
+
+    The command line prints its message in one line, without a traceback.
+    """

@@ -1,0 +1,187 @@
+"""ClusterIndex: what the representation space looks like now."""
+
+import os
+from pathlib import Path
+from typing import Self
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from magnet.checks import check_ids, check_representations
+from magnet.clustering import ClustersPerClass, kmeans_per_class
+from magnet.errors import UserError
+from magnet.neighbours import nearest_of_chunk, split_rows
+
+_FORMAT = "magnet-cluster-index/1"
+_TENSORS = ("centres", "centre_labels", "assignments", "variance")
+
+
+class ClusterIndex:
+    """The clusters of every class: an immutable picture of the space at one moment.
+
+    Attributes:
+        centres: (J, d) means of the clusters.
+        centre_labels: (J,) class of each cluster.
+        assignments: (N,) cluster of each example, ids into ``centres``.
+        variance: () ``sum |r - mu(r)|^2 / (N - 1)``.
+        sizes: (J,) members of each cluster.
+        iterations: K-means iterations that the slowest class needed (0 when not made by `fit`).
+    """
+
+    def __init__(
+        self,
+        centres: Tensor,
+        centre_labels: Tensor,
+        assignments: Tensor,
+        variance: Tensor,
+        iterations: int = 0,
+    ) -> None:
+        check_representations(centres, "centres")
+        check_ids(centre_labels, len(centres), "centre_labels", "centres")
+        check_ids(assignments, len(assignments), "assignments", "examples")
+        self.centres = centres
+        self.centre_labels = centre_labels
+        self.assignments = assignments
+        self.variance = torch.as_tensor(variance, dtype=centres.dtype, device=centres.device)
+        self.iterations = iterations
+        self.sizes = torch.bincount(assignments, minlength=len(centres))
+        if len(self.sizes) > len(centres) or bool((self.sizes == 0).any()):
+            raise ValueError(
+                f"assignments must name each of the {len(centres)} centres at least once and no other; "
+                f"found {len(assignments.unique())} ids up to {int(assignments.max())}"
+            )
+        self._order = assignments.argsort(stable=True)  # examples, cluster by cluster
+        self._starts = self.sizes.cumsum(0) - self.sizes
+
+    @classmethod
+    def fit(
+        cls,
+        representations: Tensor,
+        labels: Tensor,
+        clusters_per_class: ClustersPerClass = 8,
+        *,
+        seed: int = 0,
+        restarts: int = 3,
+        max_iterations: int = 100,
+    ) -> Self:
+        """Cluster every class by itself with K-means++ (see `magnet.clustering.kmeans_per_class`).
+
+        Args:
+            representations: (N, d), all computed at one moment.
+            labels: (N,) integers.
+            clusters_per_class: K, one for all or one for each class.
+            seed: the same seed gives the same index.
+            restarts: K-means++ starts, of which each class keeps its best.
+            max_iterations: of Lloyd's algorithm.
+        """
+        check_representations(representations)
+        check_ids(labels, len(representations), "labels")
+        if bool((labels == labels[0]).all()):
+            raise ValueError(
+                f"the labels hold one class only ({int(labels[0])}); an index needs two or more, "
+                "since its clusters are set against those of other classes"
+            )
+        result = kmeans_per_class(
+            representations,
+            labels,
+            clusters_per_class,
+            seed=seed,
+            restarts=restarts,
+            max_iterations=max_iterations,
+        )
+        variance = result.inertia / (len(representations) - 1)
+        return cls(result.centres, result.centre_labels, result.assignments, variance, result.iterations)
+
+    @property
+    def inertia(self) -> Tensor:
+        """The sum of squared distances to the own centre ()."""
+        return self.variance * (len(self.assignments) - 1)
+
+    def __len__(self) -> int:
+        return len(self.centres)
+
+    def __repr__(self) -> str:
+        classes = len(self.centre_labels.unique())
+        return (
+            f"ClusterIndex({len(self)} clusters of {classes} classes over {len(self.assignments)} examples, "
+            f"d={self.centres.shape[1]}, variance={float(self.variance):.4g})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ClusterIndex):
+            return NotImplemented
+        return all(torch.equal(getattr(self, name), getattr(other, name)) for name in _TENSORS)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def members(self, j: int) -> Tensor:
+        """The examples of cluster j, in ascending order (n,)."""
+        self._check_cluster(j)
+        start, size = int(self._starts[j]), int(self.sizes[j])
+        return self._order[start : start + size]
+
+    def impostors(self, j: int, m: int) -> Tensor:
+        """The m nearest centres of other classes than cluster j's, nearest first (<= m,)."""
+        self._check_cluster(j)
+        row = self.nearest_impostors(m, torch.tensor([j], device=self.centres.device))[0]
+        return row[row >= 0]
+
+    def nearest_impostors(self, m: int, clusters: Tensor | None = None) -> Tensor:
+        """`impostors` of many clusters (all by default), (n, m); -1 where there are fewer than m.
+
+        Exact, in chunks: memory stays bounded however many centres there are.
+        """
+        if m < 0:
+            raise ValueError(f"m must be >= 0; found {m}")
+        wanted = torch.arange(len(self), device=self.centres.device) if clusters is None else clusters
+        table = wanted.new_full((len(wanted), m), -1)
+        if m == 0:
+            return table
+        done = 0
+        for rows in split_rows(wanted, len(self)):
+            distances, ids = nearest_of_chunk(
+                self.centres[rows], self.centres, m, self.centre_labels[rows], self.centre_labels
+            )
+            table[done : done + len(rows), : ids.shape[1]] = ids.masked_fill(distances.isinf(), -1)
+            done += len(rows)
+        return table
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same index on another device."""
+        moved = {name: tensor.to(device) for name, tensor in self.tensors().items()}
+        return type(self)(**moved, iterations=self.iterations)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The four tensors that make the index, by name."""
+        return {name: getattr(self, name) for name in _TENSORS}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the index as one safetensors file, whole or not at all."""
+        path = Path(path)
+        draft = path.with_name(path.name + ".part")
+        tensors = {name: tensor.contiguous() for name, tensor in self.tensors().items()}
+        save_file(tensors, draft, metadata={"format": _FORMAT, "iterations": str(self.iterations)})
+        draft.replace(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read an index written by `save`; nothing in the file is executed."""
+        if not Path(path).is_file():
+            raise UserError(f"no index at {path}: expected a file written by ClusterIndex.save")
+        try:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                if metadata.get("format") != _FORMAT:
+                    raise UserError(
+                        f"{path} is not an index: its format is {metadata.get('format')!r}, not {_FORMAT!r}"
+                    )
+                tensors = {name: file.get_tensor(name) for name in _TENSORS}
+        except SafetensorError as error:
+            raise UserError(f"{path} cannot be read as an index ({error}): it may be cut short") from error
+        return cls(**tensors, iterations=int(metadata.get("iterations", 0)))
+
+    def _check_cluster(self, j: int) -> None:
+        if not 0 <= j < len(self):
+            raise IndexError(f"cluster {j} is not in 0..{len(self) - 1}")

@@ -1,0 +1,255 @@
+"""The Magnet objective: two pure functions on tensors, then one thin module that remembers the variance.
+
+For a representation r of cluster mu(r) and class C(r), with s the scaling,
+
+    loss(r) = { alpha + s |r - mu(r)|^2 / (2 sigma^2)
+                + log sum_{mu : C(mu) != C(r)} exp(-s |r - mu|^2 / (2 sigma^2)) }_+
+
+which is the paper's -log of a ratio, written so that it neither overflows nor saturates. `magnet_loss` takes the
+clusters from a batch (the stochastic objective, section 3.2), `magnet_objective` from a whole index (equation 3).
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from magnet.checks import check_ids, check_positive, check_representations, check_variance, reads_are_free
+
+OwnMean = Literal["batch", "leave-one-out"]
+
+
+class MagnetOutput(NamedTuple):
+    """What the objective gives: its mean (), the loss of each example (B,) and the variance used ()."""
+
+    loss: Tensor
+    per_example: Tensor
+    variance: Tensor
+
+
+def magnet_loss(
+    representations: Tensor,
+    clusters: Tensor,
+    labels: Tensor,
+    *,
+    alpha: float = 1.0,
+    scaling: float = 1.0,
+    own_mean: OwnMean = "batch",
+    variance: Tensor | float | None = None,
+    neighbourhoods: Tensor | None = None,
+) -> MagnetOutput:
+    """The stochastic Magnet objective of a batch of sampled clusters (section 3.2).
+
+    Cluster means are those of the batch, the variance is ``sum |r - mean|^2 / (B - 1)`` over the whole batch, and
+    gradients flow through both. Only clusters of other classes stand in a denominator. A row without any impostor
+    cluster in its neighbourhood has a loss of zero.
+
+    If every row sits on its cluster's mean the variance is zero. It is then held at rounding level relative to the
+    spread of the batch (float32: 1e-7 of it), so that the loss goes to its limit: 0 for clusters apart from each
+    other, ``alpha + log(number of impostor clusters)`` where all representations are one point.
+
+    Args:
+        representations: (B, d). Half precision is computed in float32, also under autocast.
+        clusters: (B,) id of the cluster that each row was drawn from. Clusters may differ in size.
+        labels: (B,) class of each row; the rows of a cluster share it.
+        alpha: the gap, in units of the normalised distance.
+        scaling: factor on the normalised squared distances, own and impostor alike (the paper's "global scaling").
+        own_mean: "batch" (the paper), or "leave-one-out": the mean of the row's cluster without the row itself;
+            a cluster of one row falls back to the batch mean. The variance is that around batch means either way.
+        variance: used instead of the batch's own estimate.
+        neighbourhoods: (B,) rows of different neighbourhoods do not see each other's clusters. None: one
+            neighbourhood. The variance is estimated over all of them together.
+
+    Returns:
+        (loss, per_example, variance), with shapes (), (B,) and ().
+    """
+    _check_batch(representations, clusters, labels, neighbourhoods)
+    _check_options(scaling, own_mean, variance)
+    with torch.autocast(representations.device.type, enabled=False):
+        r = _at_least_float32(representations)
+        # Everything is invariant to translation; a centred batch keeps the expanded squares below accurate.
+        r = r - r.detach().mean(dim=0)
+
+        # Row i's own cluster is the set of rows j with together[i, j]. No unique(), no loop, no shape that depends
+        # on the data, so that this compiles to one graph and never synchronises the device.
+        together = clusters[:, None] == clusters[None, :]
+        visible = labels[:, None] != labels[None, :]
+        if neighbourhoods is not None:
+            near = neighbourhoods[:, None] == neighbourhoods[None, :]
+            together, visible = together & near, visible & near
+        size = together.sum(dim=1, keepdim=True).to(r.dtype)
+        means = together.to(r.dtype) @ r / size  # (B, d): row i holds the mean of its cluster
+        first = together.to(torch.int8).argmax(dim=1) == torch.arange(len(r), device=r.device)
+        visible = visible & first[None, :]  # each cluster stands once in a sum, through its first row
+
+        own = (r - means).square().sum(dim=1)
+        if variance is None:
+            variance = own.sum() / max(len(r) - 1, 1)
+            variance = torch.maximum(variance, _rounding_level(r))
+        variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
+        if own_mean == "leave-one-out":
+            # r - mean of the others = (r - mean) n / (n - 1)
+            own = own * torch.where(size > 1, size / (size - 1).clamp_min(1), 1.0).square().squeeze(1)
+
+        per_example = _hinge(own, _squared_distances(r, means), visible, alpha, scaling / (2 * variance))
+        return MagnetOutput(per_example.mean(), per_example, variance)
+
+
+def magnet_objective(
+    representations: Tensor,
+    assignments: Tensor,
+    centres: Tensor | None,
+    centre_labels: Tensor,
+    *,
+    alpha: float = 1.0,
+    scaling: float = 1.0,
+    variance: Tensor | float | None = None,
+    chunk: int = 4096,
+) -> MagnetOutput:
+    """The full-set objective (equation 3) of N representations over an index of J clusters.
+
+    Args:
+        representations: (N, d).
+        assignments: (N,) the cluster of each, an id into the centres.
+        centres: (J, d), or None for the means of the members, with gradients through them.
+        centre_labels: (J,) the class of each cluster.
+        alpha: the gap.
+        scaling: factor on the normalised squared distances.
+        variance: used instead of ``sum |r - mu(r)|^2 / (N - 1)``.
+        chunk: rows whose distances to all centres are held at a time.
+
+    Returns:
+        (loss, per_example, variance), with shapes (), (N,) and ().
+    """
+    check_representations(representations)
+    check_ids(assignments, len(representations), "assignments")
+    _check_options(scaling, "batch", variance)
+    r = _at_least_float32(representations)
+    count = len(centre_labels)
+    if reads_are_free(assignments) and not 0 <= int(assignments.min()) <= int(assignments.max()) < count:
+        raise ValueError(f"assignments must lie in 0..{count - 1}; found {_span(assignments)}")
+    if centres is None:
+        size = torch.bincount(assignments, minlength=count).clamp_min(1).to(r.dtype)
+        centres = r.new_zeros(count, r.shape[1]).index_add(0, assignments, r) / size[:, None]
+    if centres.shape != (count, r.shape[1]):
+        raise ValueError(f"centres must have shape {(count, r.shape[1])}; found {tuple(centres.shape)}")
+    origin = r.detach().mean(dim=0)
+    r, mu = r - origin, centres.to(r) - origin
+    own = (r - mu[assignments]).square().sum(dim=1)
+    if variance is None:
+        variance = torch.maximum(own.sum() / max(len(r) - 1, 1), _rounding_level(r))
+    variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
+    labels = centre_labels[assignments]
+    per_example = torch.cat(
+        [
+            _hinge(
+                own[rows],
+                _squared_distances(r[rows], mu),
+                labels[rows, None] != centre_labels[None, :],
+                alpha,
+                scaling / (2 * variance),
+            )
+            for rows in torch.arange(len(r), device=r.device).split(chunk)
+        ]
+    )
+    return MagnetOutput(per_example.mean(), per_example, variance)
+
+
+class MagnetLoss(nn.Module):
+    """`magnet_loss` as a module that keeps the running variance for k-nearest-cluster evaluation.
+
+    In training mode each batch's variance enters an exponential average, ``decay`` old and ``1 - decay`` new,
+    corrected for its start so that the first batches count in full.
+    """
+
+    def __init__(
+        self, alpha: float = 1.0, scaling: float = 1.0, own_mean: OwnMean = "batch", *, decay: float = 0.99
+    ) -> None:
+        super().__init__()
+        _check_options(scaling, own_mean, None)
+        if not 0 <= decay < 1:
+            raise ValueError(f"decay must be in [0, 1); found {decay}")
+        self.alpha, self.scaling, self.own_mean, self.decay = alpha, scaling, own_mean, decay
+        self.average: Tensor
+        self.weight: Tensor
+        self.register_buffer("average", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("weight", torch.zeros((), dtype=torch.float64))
+
+    @property
+    def variance(self) -> Tensor | None:
+        """The running variance (), or None before the first training batch."""
+        return self.average / self.weight if bool(self.weight > 0) else None
+
+    def forward(
+        self, representations: Tensor, clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None = None
+    ) -> MagnetOutput:
+        """The objective of a batch; see `magnet_loss` for the arguments."""
+        output = magnet_loss(
+            representations,
+            clusters,
+            labels,
+            alpha=self.alpha,
+            scaling=self.scaling,
+            own_mean=self.own_mean,
+            neighbourhoods=neighbourhoods,
+        )
+        if self.training:
+            self.average.lerp_(output.variance.detach().to(self.average), 1 - self.decay)
+            self.weight.lerp_(torch.ones_like(self.weight), 1 - self.decay)
+        return output
+
+    def extra_repr(self) -> str:
+        """What ``print(module)`` shows."""
+        return f"alpha={self.alpha}, scaling={self.scaling}, own_mean={self.own_mean!r}"
+
+
+def _hinge(own: Tensor, distances: Tensor, visible: Tensor, alpha: float, factor: Tensor) -> Tensor:
+    """{alpha + factor own + logsumexp_visible(-factor distances)}_+: (B,) from (B,), (B, J) and (B, J) bool."""
+    # A finite stand-in for -inf keeps the gradient of an empty sum at zero instead of NaN.
+    hidden = torch.finfo(distances.dtype).min / 4
+    impostors = torch.logsumexp(torch.where(visible, -factor * distances, hidden), dim=1)
+    return torch.where(visible.any(dim=1), torch.relu(alpha + factor * own + impostors), 0.0)
+
+
+def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """|a_i - b_j|^2: (n, m) from (n, d) and (m, d)."""
+    norms = a.square().sum(dim=1)[:, None] + b.square().sum(dim=1)[None, :]
+    return (norms - 2 * a @ b.T).clamp_min(0)
+
+
+def _rounding_level(centred: Tensor) -> Tensor:
+    """The smallest variance told apart from zero: machine precision times the spread of the batch."""
+    info = torch.finfo(centred.dtype)
+    return (info.eps * centred.detach().square().sum(dim=1).mean()).clamp_min(info.tiny / info.eps)
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _span(ids: Tensor) -> str:
+    return f"{int(ids.min())}..{int(ids.max())}"
+
+
+def _check_options(scaling: float, own_mean: str, variance: Tensor | float | None) -> None:
+    check_positive(scaling, "scaling")
+    check_variance(variance)
+    if own_mean not in ("batch", "leave-one-out"):
+        raise ValueError(f'own_mean must be "batch" or "leave-one-out"; found {own_mean!r}')
+
+
+def _check_batch(representations: Tensor, clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None) -> None:
+    # Values are looked at only where that is free; shapes and types always.
+    look = reads_are_free(representations)
+    check_representations(representations, finite=look)
+    check_ids(clusters, len(representations), "clusters")
+    check_ids(labels, len(representations), "labels")
+    if neighbourhoods is not None:
+        check_ids(neighbourhoods, len(representations), "neighbourhoods")
+    if look and bool((labels == labels[0]).all()):
+        raise ValueError(
+            f"the batch holds one class only (label {int(labels[0])}), and the objective sets a cluster against "
+            "those of other classes: draw batches with NeighbourhoodSampler"
+        )
+    if look and bool(((clusters[:, None] == clusters[None, :]) & (labels[:, None] != labels[None, :])).any()):
+        raise ValueError("a cluster holds rows of two classes; clusters belong to one class: check the ids given")

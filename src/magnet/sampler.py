@@ -1,0 +1,324 @@
+"""NeighbourhoodSampler: what to look at next (section 3.2, component 1)."""
+
+import math
+import random
+import warnings
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from magnet.index import ClusterIndex
+from magnet.sumtree import SumTree
+
+# Losses are summed as whole multiples of this: sums of integers are exact, so they do not drift over millions of
+# updates, and a restored sampler has the very weights of the one that was saved.
+UNIT = 2.0**-20
+NEVER_SEEN = -1
+LARGEST_LOSS = 2.0**31
+REMEMBERED = 1024  # batches in flight whose clusters are kept for a loop that never reports losses
+
+
+@dataclass
+class _Batch:
+    number: int
+    examples: list[int]
+    clusters: list[int]
+
+
+@dataclass
+class _Update:
+    number: int  # the batch that the losses are of
+    examples: Tensor  # (n,) distinct
+    losses: Tensor  # (n,) in units
+    before: Tensor | None = None  # what they replaced, once they have taken effect
+
+
+class NeighbourhoodSampler(Sampler[list[int]]):
+    """Draws local neighbourhoods: a seed cluster and its nearest impostor clusters, D examples of each.
+
+    A ``batch_sampler`` for `torch.utils.data.DataLoader`. Every batch lists the seed cluster's examples first, then
+    those of its impostors, nearest first. Seeds are drawn in proportion to the mean cached loss of a cluster.
+    Clusters of which nothing is known yet come first, each once, in random order; if all losses are zero, seeds are
+    uniform. Of a cluster with fewer than D examples, all are taken, then some again.
+
+    Losses are cached for each example, by `update`. They take effect ``delay`` batches after the next one, whether a
+    DataLoader has fetched ahead or not, so that the batches drawn are the same for any number of workers, as long
+    as ``num_workers * prefetch_factor <= delay``. Batch number b depends on the seed, b and the losses alone. All
+    ranks that are told the same losses draw the same seeds, one (different) each.
+
+    Args:
+        index: the clusters to draw from.
+        clusters_per_batch: M; with fewer than M - 1 impostor clusters all are taken and the batch is smaller.
+        examples_per_cluster: D.
+        batches: in one pass; None: an epoch, ``ceil(N / (M D world_size))``.
+        seed: the same seed gives the same batches.
+        rank: this process among ``world_size`` ones.
+        world_size: processes that draw side by side.
+        delay: batches after which losses take effect.
+    """
+
+    def __init__(
+        self,
+        index: ClusterIndex,
+        *,
+        clusters_per_batch: int = 12,
+        examples_per_cluster: int = 4,
+        batches: int | None = None,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        delay: int = 8,
+    ) -> None:
+        if clusters_per_batch < 2 or examples_per_cluster < 1:
+            raise ValueError(
+                "a neighbourhood has at least 2 clusters of at least 1 example; found "
+                f"clusters_per_batch={clusters_per_batch}, examples_per_cluster={examples_per_cluster}"
+            )
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank must be in 0..world_size-1; found rank={rank}, world_size={world_size}")
+        if delay < 0 or (batches is not None and batches < 1):
+            raise ValueError(f"delay must be >= 0 and batches >= 1; found delay={delay}, batches={batches}")
+        self.clusters_per_batch, self.examples_per_cluster = clusters_per_batch, examples_per_cluster
+        self.batches, self.seed, self.rank, self.world_size = batches, seed, rank, world_size
+        self.delay = delay
+        self._losses = torch.full((len(index.assignments),), NEVER_SEEN)
+        self._drawn = 0  # batches drawn so far: also the number of the next one
+        self._consumed: int | None = None  # batches whose losses came back; None before the first
+        self._pass_start = 0
+        self._resume_at: int | None = None  # how far into a pass a restored state was
+        self._in_flight: deque[_Batch] = deque(maxlen=REMEMBERED)
+        self._updates: deque[_Update] = deque()
+        self._warned = False
+        self.refresh(index)
+
+    def __len__(self) -> int:
+        if self.batches is not None:
+            return self.batches
+        return math.ceil(len(self._losses) / (self.clusters_per_batch * self.examples_per_cluster * self.world_size))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self._roll_back()  # what an abandoned pass fetched ahead is drawn again
+        done, self._resume_at = self._resume_at or 0, None
+        self._pass_start = self._drawn - done
+        for _ in range(len(self) - done):
+            yield self._draw()
+
+    def clusters(self, indices: Tensor | Sequence[int]) -> Tensor:
+        """The clusters (B,) that the examples of a batch were drawn from, also if the index is a newer one by now."""
+        examples = _as_list(indices)
+        for batch in self._in_flight:
+            if batch.examples == examples:
+                return torch.tensor(batch.clusters)
+        raise ValueError(
+            f"these {len(examples)} examples are not a batch that was drawn and still waits for its losses: "
+            "ask for its clusters before update, with the indices in the order drawn"
+        )
+
+    def update(self, indices: Tensor | Sequence[int], losses: Tensor | Sequence[float]) -> None:
+        """Cache the losses of examples, in O(batch). An example given twice gets the mean.
+
+        Given the examples of a batch that was drawn (or more: those of all ranks), this also says that the batch
+        has been used.
+        """
+        examples = _as_list(indices)
+        values = torch.as_tensor(losses).detach().to("cpu", torch.float64).flatten()
+        self._check_update(examples, values)
+        own = next((b for b in self._in_flight if b.examples == examples or set(b.examples) <= set(examples)), None)
+        if own is not None:
+            while self._in_flight.popleft() is not own:
+                pass
+            self._consumed = own.number + 1
+            self._warn_if_late(own.number)
+        distinct, inverse = torch.unique(torch.tensor(examples), return_inverse=True)
+        mean = torch.zeros(len(distinct), dtype=torch.float64).index_add_(0, inverse, values)
+        mean /= torch.bincount(inverse)
+        number = (self._consumed or 0) - 1
+        self._updates.append(_Update(number, distinct, (mean / UNIT).round_().long()))
+        self._forget_settled()
+
+    def refresh(self, index: ClusterIndex) -> None:
+        """Draw from a new index of the same examples from now on. Cached losses stay with their examples."""
+        if len(index.assignments) != len(self._losses):
+            raise ValueError(
+                f"the index has {len(index.assignments)} examples; the sampler was made for {len(self._losses)}"
+            )
+        self.index = index
+        self._assignments = index.assignments.cpu()
+        self._members = self._assignments.argsort(stable=True)
+        self._sizes: list[int] = index.sizes.tolist()
+        self._starts: list[int] = (index.sizes.cumsum(0) - index.sizes).tolist()
+        self._impostors = index.nearest_impostors(self.clusters_per_batch - 1).cpu()
+        self._seeded = torch.full((len(index),), -1)  # the batch that each cluster first was the seed of
+        self._weigh()
+
+    def mean_losses(self) -> Tensor:
+        """The mean cached loss of each cluster (J,), NaN where none is known."""
+        return self._sums * UNIT / self._known
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state after the last batch consumed (or drawn, if no losses were ever reported): ints and tensors.
+
+        The index is not part of it: save it beside.
+        """
+        position = self._position()
+        losses = self._losses.clone()
+        waiting = [u for u in self._updates if not self._due(u, position)]
+        for update in reversed(waiting):
+            if update.before is not None:
+                losses[update.examples] = update.before
+        return {
+            "position": position,
+            "in_pass": position - self._pass_start,
+            "seed": self.seed,
+            "losses": losses,
+            "seeded": torch.where(self._seeded < position, self._seeded, -1),
+            "waiting_numbers": torch.tensor([u.number for u in waiting], dtype=torch.long),
+            "waiting_sizes": torch.tensor([len(u.examples) for u in waiting], dtype=torch.long),
+            "waiting_examples": _cat([u.examples for u in waiting]),
+            "waiting_losses": _cat([u.losses for u in waiting]),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue exactly where `state_dict` was taken; the sampler must have been made with the same index."""
+        if state["losses"].shape != self._losses.shape or state["seeded"].shape != self._seeded.shape:
+            raise ValueError(
+                f"the state is of {len(state['losses'])} examples in {len(state['seeded'])} clusters; "
+                f"the sampler has {len(self._losses)} in {len(self._seeded)}: give it the index saved with the state"
+            )
+        self.seed = int(state["seed"])
+        self._drawn = int(state["position"])
+        self._consumed = self._drawn or None
+        in_pass = int(state["in_pass"])
+        self._resume_at = in_pass if 0 < in_pass < len(self) else None
+        self._pass_start = self._drawn - in_pass
+        self._losses = state["losses"].clone()
+        self._seeded = state["seeded"].clone()
+        self._in_flight.clear()
+        sizes = state["waiting_sizes"].tolist()
+        self._updates = deque(
+            _Update(number, examples.clone(), losses.clone())
+            for number, examples, losses in zip(
+                state["waiting_numbers"].tolist(),
+                state["waiting_examples"].split(sizes),
+                state["waiting_losses"].split(sizes),
+                strict=True,
+            )
+        )
+        self._weigh()
+
+    def _draw(self) -> list[int]:
+        number = self._drawn
+        for update in self._updates:
+            if update.before is None and self._due(update, number):
+                self._apply(update)
+        seed = self._draw_seeds(number)[self.rank]
+        neighbourhood = [seed, *(j for j in self._impostors[seed].tolist() if j >= 0)]
+        rng = random.Random(f"examples {self.seed} {number} {self.rank}")
+        wanted = self.examples_per_cluster
+        places: list[int] = []
+        for j in neighbourhood:
+            start, size = self._starts[j], self._sizes[j]
+            again, rest = divmod(wanted, size)
+            chosen = [*range(size)] * again + rng.sample(range(size), rest)
+            places += [start + place for place in chosen]
+        examples: list[int] = self._members[torch.tensor(places)].tolist()
+        clusters = [j for j in neighbourhood for _ in range(wanted)]
+        self._in_flight.append(_Batch(number, examples, clusters))
+        self._drawn = number + 1
+        return examples
+
+    def _draw_seeds(self, number: int) -> list[int]:
+        """One seed cluster for each rank; every rank draws them all, so that all agree on who takes which."""
+        rng = random.Random(f"seeds {self.seed} {number}")
+        seeds: list[int] = []
+        for _ in range(self.world_size):
+            seed = self._draw_seed(rng)
+            for _ in range(16):  # two ranks on one cluster waste a batch; a few tries tell them apart
+                if seed not in seeds:
+                    break
+                seed = self._draw_seed(rng)
+            if self._fresh[seed]:
+                self._seeded[seed] = number
+                self._fresh[seed] = 0
+            seeds.append(seed)
+        return seeds
+
+    def _draw_seed(self, rng: random.Random) -> int:
+        for tree in (self._fresh, self._weights):
+            if tree.total > 0:
+                return tree.find(rng.random() * tree.total)
+        return rng.randrange(len(self._sizes))
+
+    def _apply(self, update: _Update) -> None:
+        update.before = self._losses[update.examples]
+        self._losses[update.examples] = update.losses
+        clusters = self._assignments[update.examples]
+        self._sums.index_add_(0, clusters, update.losses - update.before.clamp_min(0))
+        self._known.index_add_(0, clusters, (update.before < 0).long())
+        touched = clusters.unique()
+        means = (self._sums[touched] / self._known[touched]).tolist()
+        for j, mean in zip(touched.tolist(), means, strict=True):
+            self._weights[j] = mean
+            if self._fresh[j]:
+                self._fresh[j] = 0
+
+    def _weigh(self) -> None:
+        """Weights of all clusters, from the losses of the examples."""
+        known = self._losses >= 0
+        clusters = self._assignments[known]
+        self._known = torch.bincount(clusters, minlength=len(self._sizes))
+        self._sums = torch.zeros_like(self._known).index_add_(0, clusters, self._losses[known])
+        self._weights = SumTree((self._sums / self._known.clamp_min(1)).tolist())
+        self._fresh = SumTree(((self._known == 0) & (self._seeded < 0)).double().tolist())
+
+    def _due(self, update: _Update, number: int) -> bool:
+        """Whether the losses count when batch ``number`` is drawn."""
+        return update.number + self.delay < number
+
+    def _position(self) -> int:
+        return self._drawn if self._consumed is None else self._consumed
+
+    def _roll_back(self) -> None:
+        if self._position() != self._drawn:
+            start = self._pass_start
+            self.load_state_dict(self.state_dict())
+            self._pass_start, self._resume_at = start, None
+
+    def _forget_settled(self) -> None:
+        position = self._position()
+        while self._updates and self._updates[0].before is not None and self._due(self._updates[0], position):
+            self._updates.popleft()
+
+    def _warn_if_late(self, number: int) -> None:
+        if number + self.delay + 1 < self._drawn and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the losses of batch {number} came after batch {self._drawn - 1} was drawn, more than "
+                f"delay={self.delay} later, so what is drawn depends on how far the DataLoader fetches ahead; "
+                "give NeighbourhoodSampler a delay of at least num_workers * prefetch_factor",
+                stacklevel=3,
+            )
+
+    def _check_update(self, examples: list[int], values: Tensor) -> None:
+        if len(examples) != len(values):
+            raise ValueError(f"found {len(examples)} indices and {len(values)} losses; expected one loss for each")
+        if examples and not 0 <= min(examples) <= max(examples) < len(self._losses):
+            raise IndexError(f"indices must lie in 0..{len(self._losses) - 1}; found {min(examples)}..{max(examples)}")
+        if not bool(((values >= 0) & (values < LARGEST_LOSS)).all()):
+            raise ValueError(
+                f"losses must be finite and >= 0; found {values.min().item()} .. {values.max().item()} "
+                f"with {int(values.isnan().sum())} NaN"
+            )
+
+
+def _as_list(indices: Tensor | Sequence[int]) -> list[int]:
+    return indices.tolist() if isinstance(indices, Tensor) else [int(i) for i in indices]
+
+
+def _cat(parts: list[Tensor]) -> Tensor:
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.long)
