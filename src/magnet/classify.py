@@ -67,8 +67,10 @@ class SoftNeighbours:
 
     def _votes(self, r: Tensor) -> tuple[Tensor, Tensor]:
         distances, ids = nearest_of_chunk(r.to(self.references.dtype), self.references, self.neighbours)
-        # In double, so that a lengthscale far below the distances leaves a hard vote and not NaN.
-        logits = distances.double() * (-self.scaling / (2 * self.variance))
+        # In double, from the nearest on and with a finite factor, so that a lengthscale far below the distances leaves
+        # a hard vote and not NaN.
+        factor = min(self.scaling / (2 * self.variance), torch.finfo(torch.float64).max)
+        logits = (distances[:, :1] - distances).double() * factor
         return torch.softmax(logits, dim=1).to(distances.dtype), ids
 
     def _tally(self, r: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 Classes are independent, so they are stacked: classes of similar size are padded to one (G, n, d) block, and every
 step below works on the whole block with batched products. Blocks are small enough to stay in the processor's cache
-over all iterations, and each draws from a generator of its own, so that the result depends on the data and the seed
-alone, not on which process or in which order a block is computed.
+over all iterations. Random numbers are a function of the seed and the label, so that a class is clustered alike
+whichever classes stand beside it, and classes can be shared out among processes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +14,11 @@ import torch
 from torch import Tensor
 
 from magnet.checks import check_ids, check_positive, check_representations
+
+# The constants of splitmix64, as signed numbers.
+_GOLDEN = 0x9E3779B97F4A7C15 - 2**64
+_FIRST = 0xBF58476D1CE4E5B9 - 2**64
+_SECOND = 0x94D049BB133111EB - 2**64
 
 ClustersPerClass = int | Sequence[int] | Mapping[int, int]
 
@@ -67,15 +72,15 @@ def kmeans_per_class(
     owners: list[Tensor] = []
     inertia = x.new_zeros((), dtype=torch.float64)
     iterations = 0
-    for number, block in enumerate(_blocks(sizes, wanted, x.shape[1])):
-        generator = torch.Generator().manual_seed(_mix(seed, number))
+    for block in _blocks(sizes, wanted, x.shape[1]):
         span = torch.arange(int(sizes[block].max()), device=x.device)
         real = span < sizes[block, None]  # (G, n): not padding
         rows = order[(starts[block, None] + span).clamp_max(len(x) - 1)]
-        points = x[rows]
-        origin = points.mean(dim=1, keepdim=True, dtype=x.dtype)  # centred, so that expanded squares stay accurate
+        points = x[rows].masked_fill_(~real[..., None], 0.0)
+        origin = points.sum(dim=1, keepdim=True) / sizes[block, None, None]  # expanded squares stay accurate around it
         points = (points - origin).masked_fill_(~real[..., None], 0.0)
-        best = _cluster_block(points, real, wanted[block], generator, restarts, max_iterations)
+        with torch.autocast(x.device.type, enabled=False):
+            best = _cluster_block(points, real, wanted[block], _keys(seed, classes[block]), restarts, max_iterations)
         local[rows[real]] = best.assignments[real]
         found[block] = best.active.sum(dim=1)
         centres.append((best.centres + origin)[best.active])
@@ -102,15 +107,15 @@ def _cluster_block(
     points: Tensor,
     real: Tensor,
     wanted: Tensor,
-    generator: torch.Generator,
+    keys: Tensor,
     restarts: int,
     max_iterations: int,
 ) -> _Block:
     """The best of some K-means++ starts, chosen for each of the G classes by itself."""
     best: _Block | None = None
     trivial = bool((wanted == 1).all())  # one cluster: the mean, whatever the start
-    for _ in range(1 if trivial else restarts):
-        run = _lloyd(points, real, _plus_plus(points, real, wanted, generator), max_iterations)
+    for restart in range(1 if trivial else restarts):
+        run = _lloyd(points, real, _plus_plus(points, real, wanted, _hash(keys + restart)), max_iterations)
         if best is None:
             best = run
             continue
@@ -126,7 +131,7 @@ def _cluster_block(
     return best
 
 
-def _plus_plus(points: Tensor, real: Tensor, wanted: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _plus_plus(points: Tensor, real: Tensor, wanted: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     """Greedy K-means++: centres (G, K, d), and which of them are used (G, K).
 
     Each next centre is the best of a few points drawn in proportion to their squared distance from the centres so
@@ -143,7 +148,7 @@ def _plus_plus(points: Tensor, real: Tensor, wanted: Tensor, generator: torch.Ge
     for k in range(most):
         mass = distance.double().cumsum(dim=1)
         total = mass[:, -1:]
-        draws = torch.rand(groups, trials if k else 1, generator=generator, dtype=torch.float64).to(points.device)
+        draws = _uniform(keys, k, trials if k else 1)
         # Of the points with mass, the first whose cumulated mass exceeds the draw.
         candidates = torch.searchsorted(mass, draws * total, right=True).clamp_max(points.shape[1] - 1)
         if k:
@@ -246,9 +251,20 @@ def _wanted(clusters_per_class: ClustersPerClass, classes: Tensor) -> Tensor:
     return torch.tensor([int(k) for k in wanted])
 
 
-def _mix(seed: int, number: int) -> int:
-    """One generator seed out of two numbers (the finaliser of splitmix64)."""
-    z = (seed * 0x9E3779B97F4A7C15 + number + 1) & (2**64 - 1)
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
-    return (z ^ (z >> 31)) & (2**63 - 1)
+def _keys(seed: int, labels: Tensor) -> Tensor:
+    """One random stream for each label (G,)."""
+    return _hash(labels + _hash(torch.tensor(seed, device=labels.device)))
+
+
+def _uniform(keys: Tensor, step: int, count: int) -> Tensor:
+    """Numbers in [0, 1) of each stream (G, count), float64: a function of the key, the step and the place."""
+    places = torch.arange(count, device=keys.device) + (step << 20)
+    return (_hash(keys[:, None] + _hash(places)) & (2**53 - 1)).double() * 2.0**-53
+
+
+def _hash(x: Tensor) -> Tensor:
+    """The finaliser of splitmix64 on int64 tensors; products wrap around, shifts fill with zeros."""
+    x = x.long() + _GOLDEN
+    for multiplier, shift in ((_FIRST, 30), (_SECOND, 27)):
+        x = (x ^ (x >> shift & (1 << 64 - shift) - 1)) * multiplier
+    return x ^ (x >> 31 & (1 << 33) - 1)

@@ -46,7 +46,8 @@ def nearest_of_chunk(
     best: tuple[Tensor, Tensor] | None = None
     for start in range(0, len(references), block):
         r = references[start : start + block].to(q) - origin
-        distances = torch.addmm(r.square().sum(dim=1), q, r.T, alpha=-2)
+        with torch.autocast(q.device.type, enabled=False):
+            distances = torch.addmm(r.square().sum(dim=1), q, r.T, alpha=-2)
         if labels is not None and reference_labels is not None:
             own = labels[:, None] == reference_labels[None, start : start + block]
             distances.masked_fill_(own, torch.inf)

@@ -123,36 +123,45 @@ def magnet_objective(
     """
     check_representations(representations)
     check_ids(assignments, len(representations), "assignments")
+    check_ids(centre_labels, len(centre_labels), "centre_labels", "centres")
     _check_options(scaling, "batch", variance)
     r = _at_least_float32(representations)
     count = len(centre_labels)
     if reads_are_free(assignments) and not 0 <= int(assignments.min()) <= int(assignments.max()) < count:
         raise ValueError(f"assignments must lie in 0..{count - 1}; found {_span(assignments)}")
-    if centres is None:
-        size = torch.bincount(assignments, minlength=count).clamp_min(1).to(r.dtype)
-        centres = r.new_zeros(count, r.shape[1]).index_add(0, assignments, r) / size[:, None]
-    if centres.shape != (count, r.shape[1]):
+    if reads_are_free(centre_labels) and bool((centre_labels == centre_labels[0]).all()):
+        raise ValueError(
+            f"the centres are of one class only (label {int(centre_labels[0])}), and the objective sets a cluster "
+            "against those of other classes"
+        )
+    if centres is not None and centres.shape != (count, r.shape[1]):
         raise ValueError(f"centres must have shape {(count, r.shape[1])}; found {tuple(centres.shape)}")
-    origin = r.detach().mean(dim=0)
-    r, mu = r - origin, centres.to(r) - origin
-    own = (r - mu[assignments]).square().sum(dim=1)
-    if variance is None:
-        variance = torch.maximum(own.sum() / max(len(r) - 1, 1), _rounding_level(r))
-    variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
-    labels = centre_labels[assignments]
-    per_example = torch.cat(
-        [
-            _hinge(
-                own[rows],
-                _squared_distances(r[rows], mu),
-                labels[rows, None] != centre_labels[None, :],
-                alpha,
-                scaling / (2 * variance),
-            )
-            for rows in torch.arange(len(r), device=r.device).split(chunk)
-        ]
-    )
-    return MagnetOutput(per_example.mean(), per_example, variance)
+    with torch.autocast(r.device.type, enabled=False):
+        origin = r.detach().mean(dim=0)
+        r = r - origin
+        if centres is None:
+            size = torch.bincount(assignments, minlength=count).clamp_min(1).to(r.dtype)
+            mu = r.new_zeros(count, r.shape[1]).index_add(0, assignments, r) / size[:, None]
+        else:
+            mu = centres.to(r) - origin
+        own = (r - mu[assignments]).square().sum(dim=1)
+        if variance is None:
+            variance = torch.maximum(own.sum() / max(len(r) - 1, 1), _rounding_level(r))
+        variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
+        labels = centre_labels[assignments]
+        per_example = torch.cat(
+            [
+                _hinge(
+                    own[rows],
+                    _squared_distances(r[rows], mu),
+                    labels[rows, None] != centre_labels[None, :],
+                    alpha,
+                    scaling / (2 * variance),
+                )
+                for rows in torch.arange(len(r), device=r.device).split(chunk)
+            ]
+        )
+        return MagnetOutput(per_example.mean(), per_example, variance)
 
 
 class MagnetLoss(nn.Module):

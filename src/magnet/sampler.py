@@ -134,7 +134,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
                 pass
             self._consumed = own.number + 1
             self._warn_if_late(own.number)
-        distinct, inverse = torch.unique(torch.tensor(examples), return_inverse=True)
+        distinct, inverse = torch.unique(torch.tensor(examples, dtype=torch.long), return_inverse=True)
         mean = torch.zeros(len(distinct), dtype=torch.float64).index_add_(0, inverse, values)
         mean /= torch.bincount(inverse)
         number = (self._consumed or 0) - 1
@@ -167,7 +167,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         """
         position = self._position()
         losses = self._losses.clone()
-        waiting = [u for u in self._updates if not self._due(u, position)]
+        waiting = [u for u in self._updates if u.before is None or not self._due(u, position)]
         for update in reversed(waiting):
             if update.before is not None:
                 losses[update.examples] = update.before

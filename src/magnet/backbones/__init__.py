@@ -1,0 +1,20 @@
+"""Maps from inputs to representations: a backbone takes a batch and gives (B, dim)."""
+
+from magnet.backbones.base import Backbone
+from magnet.backbones.batchnorm import has_batchnorm, reestimate_batchnorm
+from magnet.backbones.build import build, names
+from magnet.backbones.freeze import freeze
+from magnet.backbones.vectors import VectorBackbone
+from magnet.backbones.weights import Report, load_weights
+
+__all__ = [
+    "Backbone",
+    "Report",
+    "VectorBackbone",
+    "build",
+    "freeze",
+    "has_batchnorm",
+    "load_weights",
+    "names",
+    "reestimate_batchnorm",
+]

@@ -1,0 +1,55 @@
+"""What every backbone has in common."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from torch import nn
+
+
+class Backbone(nn.Module):
+    """A map from a batch of inputs to representations (B, dim).
+
+    The children named in `head_names` are the head, which is always new; all other children are the trunk,
+    which may carry pretrained weights and then wants a lower learning rate, or none (`freeze`).
+    """
+
+    head_names: tuple[str, ...] = ("dropout", "embedding")
+
+    def __init__(
+        self,
+        dim: int,
+        kind: Literal["vectors", "images"],
+        *,
+        input_size: int | None = None,
+        mean: tuple[float, ...] = (),
+        std: tuple[float, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.dim = dim
+        self.kind = kind
+        self.input_size = input_size  # side of the square crop it prefers, images only
+        self.mean, self.std = mean, std  # per channel, of pixels in 0..1, images only
+        self.frozen = False
+
+    def trunk_modules(self) -> list[nn.Module]:
+        """The children that are not the head."""
+        return [child for name, child in self.named_children() if name not in self.head_names]
+
+    def trunk_parameters(self) -> Iterator[nn.Parameter]:
+        """Parameters of the (possibly pretrained) trunk."""
+        for module in self.trunk_modules():
+            yield from module.parameters()
+
+    def head_parameters(self) -> Iterator[nn.Parameter]:
+        """Parameters of the new head. Together with the trunk's they are all parameters."""
+        for name, child in self.named_children():
+            if name in self.head_names:
+                yield from child.parameters()
+
+    def train(self, mode: bool = True) -> "Backbone":
+        """As in torch, but a frozen trunk stays in eval mode: its batch-norm statistics must not drift."""
+        super().train(mode)
+        if self.frozen:
+            for module in self.trunk_modules():
+                module.eval()
+        return self

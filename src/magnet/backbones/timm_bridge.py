@@ -1,0 +1,78 @@
+"""Any timm model by name."""
+
+import difflib
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor, nn
+
+from magnet.backbones.base import Backbone
+from magnet.backbones.torchvision_operators import import_torchvision
+from magnet.errors import UserError
+
+PRETRAINED = "@pretrained"
+
+
+def _import_timm() -> ModuleType:
+    # Lazily: the import takes seconds, and timm is an optional dependency.
+    try:
+        import_torchvision()
+        import timm
+    except ImportError as error:
+        raise UserError(
+            f"a timm/... backbone needs timm, which cannot be imported ({error}): pip install 'magnet[timm]'"
+        ) from error
+    return timm
+
+
+def _create(name: str, pretrained: bool) -> Any:
+    timm = _import_timm()
+    if not timm.is_model(name):
+        close = difflib.get_close_matches(name, timm.list_models(), n=5)
+        advice = f"did you mean {', '.join(close)}?" if close else "timm.list_models() lists them"
+        raise UserError(f"timm {timm.__version__} has no model '{name}': {advice}")
+    try:
+        return timm.create_model(name, pretrained=pretrained, num_classes=0)
+    except Exception as error:  # no network, no such weights, ...: timm and its hub raise many kinds
+        if not pretrained:
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"the pretrained weights of '{name}' cannot be had ({type(error).__name__}: {reason}): "
+            f"check the network, or leave out {PRETRAINED} and give a weights file"
+        ) from error
+
+
+class TimmBackbone(Backbone):
+    """RGB images (B, 3, H, W) to (B, dim): pooled timm features, then dropout and a linear embedding.
+
+    With `dim` None or 0 the features themselves are the representation. `name` is timm's; with
+    `@pretrained` at its end timm downloads its published weights, otherwise nothing is downloaded.
+    """
+
+    def __init__(self, name: str, dim: int | None = None, *, dropout: float = 0.0) -> None:
+        trunk = _create(name.removesuffix(PRETRAINED), name.endswith(PRETRAINED))
+        config = trunk.pretrained_cfg
+        # Some models widen their features after pooling; timm says so in `head_hidden_size`.
+        features = int(getattr(trunk, "head_hidden_size", None) or trunk.num_features)
+        super().__init__(
+            dim or features,
+            "images",
+            input_size=int(config["input_size"][-1]),
+            mean=tuple(config["mean"]),
+            std=tuple(config["std"]),
+        )
+        self.trunk = trunk
+        self.fixed_size = bool(config.get("fixed_input_size"))
+        self.dropout = nn.Dropout(dropout)
+        self.embedding = nn.Linear(features, dim) if dim else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Representations (B, dim) of images x (B, 3, H, W)."""
+        if self.fixed_size and tuple(x.shape[2:]) != (self.input_size,) * 2:
+            raise UserError(
+                f"this timm model takes images of shape (3, {self.input_size}, {self.input_size}) only, "
+                f"found {tuple(x.shape[1:])}: set the image size to {self.input_size}, or choose another model"
+            )
+        representations: Tensor = self.embedding(self.dropout(self.trunk(x)))
+        return representations

@@ -1,0 +1,71 @@
+"""The paper's augmentation: rescale at random by up to 30 %, then crop back at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from magnet.errors import UserError
+
+
+class Augmentation:
+    """Random views of a batch of images, all at once and on their own device.
+
+    Each image is enlarged so that its short side is s * size, s uniform in [1, 1 + rescale], and a random
+    size x size window is cut out of it. The larger s, the closer the view. With images stored at a side of
+    1.3 * size the closest view takes stored pixels one to one, and no view needs more than was stored.
+
+    Args:
+        size: side of the views.
+        rescale: largest enlargement, 0.3 in the paper.
+        flip: also mirror left to right with probability 1/2; the paper does not mention it.
+    """
+
+    def __init__(self, size: int, rescale: float = 0.3, flip: bool = False) -> None:
+        if size < 1 or rescale < 0:
+            raise UserError(f"size is {size} and rescale {rescale}, expected size >= 1 and rescale >= 0.")
+        self.size, self.rescale, self.flip = size, rescale, flip
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Images (B, 3, H, W), uint8 or float -> float (B, 3, size, size).
+
+        Bytes come out in 0..1, floats in their own range. All chance comes from ``generator``: one on the CPU
+        gives the same views on every device.
+        """
+        draws = torch.rand(4, len(images), generator=generator, device=generator.device).to(images.device)
+        scale = 1 + self.rescale * draws[0]
+        mirror = torch.where(draws[3] < 0.5, -1.0, 1.0) if self.flip else torch.ones_like(scale)
+        return self._view(images, scale, 2 * draws[1] - 1, 2 * draws[2] - 1, mirror)
+
+    def centre(self, images: Tensor) -> Tensor:
+        """The view without chance: scale 1, the centre; of a square image, all of it resized to size."""
+        one, zero = torch.ones(len(images), device=images.device), torch.zeros(len(images), device=images.device)
+        return self._view(images, one, zero, zero, one)
+
+    def _view(self, images: Tensor, scale: Tensor, x: Tensor, y: Tensor, mirror: Tensor) -> Tensor:
+        """Windows at (x, y) in [-1, 1], from one border of the image to the other."""
+        height, width = images.shape[-2:]
+        # A window covers this fraction of the sides, and its centre may move by what is left of them.
+        wide, high = min(height, width) / width / scale, min(height, width) / height / scale
+        zero = torch.zeros_like(scale)
+        rows = [torch.stack([wide * mirror, zero, x * (1 - wide)]), torch.stack([zero, high, y * (1 - high)])]
+        pixels = as_float(images)
+        theta = torch.stack(rows).permute(2, 0, 1).to(pixels.dtype)
+        grid = F.affine_grid(theta, [len(images), images.shape[1], self.size, self.size], align_corners=False)
+        # Border padding: the outermost half pixel is no mixture with black.
+        return F.grid_sample(pixels, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+def as_float(images: Tensor) -> Tensor:
+    """Bytes to float32 in 0..1; floating images unchanged."""
+    return images if images.is_floating_point() else images.float() / 255
+
+
+def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """(images - mean) / std by channel, for images (B, 3, H, W) in 0..1 (bytes are scaled to it)."""
+    images = as_float(images)
+    shape = (-1, 1, 1)
+    return (images - images.new_tensor(mean).view(shape)) / images.new_tensor(std).view(shape)

@@ -1,0 +1,147 @@
+"""Dataset: labelled vectors or images, their split, and what else is known of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from magnet.data.attributes import Attributes
+from magnet.data.images import decode, room
+from magnet.data.listing import Listing, compact_classes
+from magnet.data.splits import PARTS, complete
+from magnet.errors import UserError
+
+GIBIBYTE = 2**30
+DEFAULT_IMAGE_SIZE = 224
+
+
+class Dataset(torch.utils.data.Dataset[Tensor]):
+    """N labelled examples: vectors, float32 (d,), or images, uint8 (3, S, S).
+
+    Attributes:
+        name, spec: a short name, and what the dataset was opened with.
+        kind: "vectors" or "images".
+        labels: LongTensor (N,), ids into ``classes``.
+        names: N file paths or row names.
+        split: int8 array (N,): 0 train, 1 validation, 2 test.
+        attributes: None, or the attribute table in the order of the examples.
+        skipped: (path, reason) of the images left out when opened.
+        fine_labels, fine_classes: the labels before `merge_classes`; None otherwise.
+    """
+
+    def __init__(
+        self,
+        listing: Listing,
+        *,
+        spec: str,
+        seed: int = 0,
+        validation: float = 0.0,
+        cache_bytes: int = GIBIBYTE,
+    ) -> None:
+        labels, classes = compact_classes(listing.labels, listing.classes)
+        if len(classes) < 2:
+            found = f"one class ({classes[0]!r})" if classes else "no examples"
+            raise UserError(f"{spec}: found {found}, expected examples of at least two classes.")
+        self.name, self.spec = listing.name, spec
+        self.labels = torch.from_numpy(labels)
+        self.classes, self.names = classes, listing.names
+        self.split = complete(listing.split, labels, seed=seed, validation=validation)
+        self.attributes: Attributes | None = listing.attributes
+        self.skipped = listing.skipped
+        self.fine_labels: Tensor | None = None
+        self.fine_classes: list[str] | None = None
+        self._content = listing.content
+        self.kind: Literal["vectors", "images"] = "images"
+        if isinstance(self._content, np.ndarray):
+            self.kind = "vectors" if self._content.ndim == 2 else "images"
+        self.cache_bytes = cache_bytes
+        self.image_size = DEFAULT_IMAGE_SIZE
+        if self.kind == "images" and isinstance(self._content, np.ndarray):
+            self.image_size = min(self._content.shape[1:3])
+        self._cache: dict[int, Tensor] = {}
+
+    @classmethod
+    def from_arrays(cls, X: Any, y: Any, *, seed: int = 0, validation: float = 0.0, **others: Any) -> Dataset:
+        """A dataset of vectors X (N, d) with labels y (N,): class ids or class names.
+
+        ``others`` are the further members an ``.npz`` may have, by the same names: ``test``, ``split``, ``name``,
+        ``classes``, ``attributes``, ``class_attributes``, ``attribute_names``.
+        """
+        from magnet.data.arrays import KEYS, list_arrays
+
+        unknown = sorted(others.keys() - set(KEYS))
+        if unknown:
+            raise TypeError(f"from_arrays() knows no {unknown[0]!r}; expected some of {', '.join(KEYS[2:])}")
+        return cls(list_arrays({"X": X, "y": y, **others}, "arrays"), spec="arrays", seed=seed, validation=validation)
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """The vectors as they are stored, (N, d) in their own dtype; memory-mapped where the file allows it."""
+        if self.kind != "vectors" or not isinstance(self._content, np.ndarray):
+            raise UserError(f"{self.spec} holds images; vectors are there only for vector data.")
+        return self._content
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one example: (d,) or (3, S, S)."""
+        if self.kind == "vectors":
+            return (self.vectors.shape[1],)
+        return (3, room(self.image_size), room(self.image_size))
+
+    def indices(self, part: str) -> Tensor:
+        """The examples of "train", "validation", "test" or "all", ascending, LongTensor."""
+        if part == "all":
+            return torch.arange(len(self))
+        if part not in PARTS:
+            raise UserError(f"part is {part!r}, expected train, validation, test or all.")
+        return torch.from_numpy(np.flatnonzero(self.split == PARTS[part]))
+
+    def with_image_size(self, size: int, *, cache_bytes: int | None = None) -> Dataset:
+        """A copy whose images are decoded for crops of ``size``: S = ceil(1.3 size) leaves room to augment."""
+        if self.kind != "images":
+            raise UserError(f"{self.spec} holds vectors, which have no image size.")
+        if size < 1:
+            raise UserError(f"image size is {size}, expected a number of pixels.")
+        other = copy.copy(self)
+        other.image_size, other._cache = size, {}
+        other.cache_bytes = self.cache_bytes if cache_bytes is None else cache_bytes
+        return other
+
+    def batch(self, indices: Tensor | np.ndarray | Sequence[int]) -> Tensor:
+        """Several examples: float32 (B, d), gathered at once, or uint8 (B, 3, S, S)."""
+        rows = np.asarray(indices, dtype=np.int64)
+        if self.kind == "vectors":
+            return torch.from_numpy(np.asarray(self.vectors[rows], dtype=np.float32))
+        if not len(rows):
+            return torch.empty((0, *self.shape), dtype=torch.uint8)
+        return torch.stack([self._image(int(i)) for i in rows])
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> Tensor:
+        if self.kind == "vectors":
+            return torch.from_numpy(np.array(self.vectors[index], dtype=np.float32))
+        return self._image(int(index)).clone()  # a caller may write into it; the cache must not see that
+
+    def _image(self, index: int) -> Tensor:
+        index = range(len(self))[index]
+        if index in self._cache:
+            return self._cache[index]
+        image = decode(self._content[index], room(self.image_size))
+        if (len(self._cache) + 1) * image.numel() <= self.cache_bytes:
+            self._cache[index] = image
+        return image
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A DataLoader worker that is started afresh fills its own cache instead of being sent this one.
+        return {**self.__dict__, "_cache": {}}
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{len(self.indices(part))} {part}" for part in ("train", "validation", "test"))
+        return f"Dataset({self.name!r}: {len(self)} {self.kind}, {len(self.classes)} classes; {parts})"

@@ -1,0 +1,97 @@
+"""Downloading a named set from where its makers publish it, checked and unpacked."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tarfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from magnet.data.sources import SOURCES, Archive, Source
+from magnet.errors import UserError
+
+Progress = Callable[[str, int, int], None]
+log = logging.getLogger(__name__)
+
+
+def fetch(
+    name: str, folder: str | Path, progress: Progress | None = None, *, sources: Mapping[str, Source] = SOURCES
+) -> Path:
+    """Download the set ``name`` into ``folder``; afterwards ``name:folder`` opens it.
+
+    The archives are kept in ``folder/archives``: what is there with the right checksum is not downloaded again.
+
+    Args:
+        progress: called with (file name, bytes done, bytes in all; 0 if unknown) while a file comes in.
+        sources: the registry to look ``name`` up in.
+    """
+    if name not in sources:
+        known = ", ".join(key for key, source in sources.items() if source.archives)
+        raise UserError(f"no set is called {name!r}; fetch knows {known}.")
+    source = sources[name]
+    if not source.archives:
+        raise UserError(f"{name} cannot be fetched: {source.ask}")
+    folder = Path(folder).expanduser()
+    kept = folder / "archives"
+    kept.mkdir(parents=True, exist_ok=True)
+    for archive in source.archives:
+        if archive.known_hash is None:
+            log.warning("%s: no official checksum is known, the download cannot be verified.", archive.file)
+        _unpack(_download(archive, kept, progress), folder)
+    return folder
+
+
+class _Bar:
+    """The part of tqdm's interface that pooch uses, passed on to a plain function."""
+
+    def __init__(self, file: str, progress: Progress) -> None:
+        self.file, self.progress = file, progress
+        self.total = self.done = 0
+
+    def update(self, count: int) -> None:
+        self.done += count
+        # pooch counts whole blocks, so the last one overshoots.
+        self.progress(self.file, min(self.done, self.total) if self.total else self.done, self.total)
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None:
+        pass
+
+
+def _download(archive: Archive, folder: Path, progress: Progress | None) -> Path:
+    import pooch
+    import requests
+
+    pooch.get_logger().setLevel(logging.WARNING)
+    failures = []
+    for url in archive.urls:
+        bar = _Bar(archive.file, progress) if progress else False
+        try:
+            found = pooch.retrieve(
+                url,
+                archive.known_hash,
+                fname=archive.file,
+                path=folder,
+                downloader=pooch.HTTPDownloader(progressbar=bar, timeout=60),
+            )
+            return Path(found)
+        except (requests.RequestException, OSError) as error:
+            failures.append(f"{url}: {error}")
+        except ValueError as error:  # pooch's word for a wrong checksum
+            failures.append(f"{url}: not the official file ({error})")
+    raise UserError(f"{archive.file} could not be downloaded.\n  " + "\n  ".join(failures))
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    if not tarfile.is_tarfile(file):
+        shutil.copyfile(file, folder / file.name)
+        return
+    try:
+        with tarfile.open(file) as archive:
+            # "data" refuses members that would land outside the folder, devices, and links that lead out of it.
+            archive.extractall(folder, filter="data")
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise UserError(f"{file}: cannot be unpacked ({error}).") from error

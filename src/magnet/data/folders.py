@@ -1,0 +1,108 @@
+"""A folder of class folders, and a CSV of paths and labels."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import numpy as np
+
+from magnet.data.images import EXTENSIONS, is_image
+from magnet.data.listing import Listing
+from magnet.data.splits import PARTS
+from magnet.errors import UserError
+
+
+def list_folder(folder: Path) -> Listing:
+    """One class a subfolder, images at any depth below it.
+
+    Where the subfolders are train, test and perhaps val(idation), with the class folders inside them, they are
+    the split.
+    """
+    parts = [name for name in _subfolders(folder) if name.lower() in PARTS]
+    given = "train" in map(str.lower, parts) and len(parts) == len(_subfolders(folder))
+    if not (given and all(_subfolders(folder / part) for part in parts)):
+        parts, given = [""], False
+    rows: list[tuple[str, Path, int]] = []
+    for part in parts:
+        for name in _subfolders(folder / part):
+            images = _images(folder / part / name)
+            rows += [(name, image, PARTS.get(part.lower(), 0)) for image in images]
+    if not rows:
+        raise UserError(
+            f"{folder}: found no images in subfolders; expected one folder a class, holding "
+            f"{', '.join(sorted(suffix[1:] for suffix in EXTENSIONS))} files."
+        )
+    return list_files(
+        folder.resolve().name,
+        [file for _, file, _ in rows],
+        [name for name, _, _ in rows],
+        root=folder,
+        split=np.array([part for _, _, part in rows], np.int8) if given else None,
+    )
+
+
+def list_csv(path: Path) -> Listing:
+    """A table with the columns ``path`` and ``label``, and perhaps ``split``; paths are relative to the file."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            reader = csv.DictReader(stream, skipinitialspace=True)
+            columns = [(name or "").strip().lower() for name in reader.fieldnames or []]
+            if not {"path", "label"} <= set(columns):
+                raise UserError(f"{path}: found the columns {columns}, expected path,label[,split].")
+            reader.fieldnames = columns
+            rows = [(reader.line_num, {key: (row[key] or "").strip() for key in columns}) for row in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as a UTF-8 CSV file ({error}).") from error
+    for line, row in rows:
+        if not row["path"] or not row["label"]:
+            raise UserError(f"{path}, line {line}: path {row['path']!r}, label {row['label']!r}; both are needed.")
+        if "split" in row and row["split"].lower() not in PARTS:
+            raise UserError(f"{path}, line {line}: split is {row['split']!r}, expected train, val or test.")
+    files = [path.parent / row["path"] for _, row in rows]
+    missing = [str(file) for file in files if not file.is_file()]
+    if missing:
+        raise UserError(
+            f"{path}: {len(missing)} of {len(files)} images do not exist, as {', '.join(missing[:3])}; "
+            "paths are taken relative to the CSV."
+        )
+    split = [PARTS[row["split"].lower()] for _, row in rows] if "split" in columns else None
+    return list_files(
+        path.stem,
+        files,
+        [row["label"] for _, row in rows],
+        root=path.parent,
+        split=None if split is None else np.array(split, np.int8),
+    )
+
+
+def list_files(name: str, files: list[Path], labels: list[str], *, root: Path, split: np.ndarray | None) -> Listing:
+    """Files with the names of their classes; classes are sorted, by number when they are all numbers."""
+    classes = sorted(set(labels), key=_by_number if all(label.isdecimal() for label in labels) else None)
+    ids = {label: i for i, label in enumerate(classes)}
+    prefix = f"{root}{os.sep}"
+    return Listing(
+        name=name,
+        content=files,
+        labels=np.array([ids[label] for label in labels], dtype=np.int64),
+        classes=classes,
+        names=[str(file).removeprefix(prefix) for file in files],
+        split=split,
+    )
+
+
+def _by_number(label: str) -> tuple[int, str]:
+    return int(label), label
+
+
+def _subfolders(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _images(folder: Path) -> list[Path]:
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(place, name) for name in sorted(files) if is_image(name)]
+    return found

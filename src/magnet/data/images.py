@@ -1,0 +1,96 @@
+"""Reading one image, whatever its mode, into a square of RGB bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from magnet.errors import UserError
+
+EXTENSIONS = frozenset([".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"])
+ORIENTATION = 0x0112
+
+
+def is_image(name: str) -> bool:
+    """Whether a file name is that of an image to be read: a known extension, and not hidden."""
+    return not name.startswith(".") and Path(name).suffix.lower() in EXTENSIONS
+
+
+def room(size: int) -> int:
+    """The stored side for crops of ``size``: ceil(1.3 size), so that a 30 % enlarged crop loses no pixel."""
+    return -(-13 * size // 10)
+
+
+def decode(source: Path | np.ndarray, side: int) -> Tensor:
+    """An image file, or grey pixels uint8 (H, W), as uint8 (3, side, side).
+
+    Upright by its EXIF orientation, RGB, its short side resized to ``side``, the centre of the long side kept.
+    """
+    if isinstance(source, np.ndarray):
+        return _square(Image.fromarray(source).convert("RGB"), side)
+    try:
+        with Image.open(source) as image:
+            # A JPEG decodes at 1/2, 1/4, 1/8 for less work; twice the side leaves the resize enough to average.
+            image.draft(None, (2 * side, 2 * side))
+            return _square(to_rgb(_upright(image)), side)
+    except FileNotFoundError:
+        raise UserError(f"{source}: the image is no longer there.") from None
+    except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
+        raise UserError(f"{source}: cannot be read as an image ({_reason(error)}).") from error
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """RGB of any mode: transparency lies on white, 16-bit grey is scaled to 8 bits."""
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+    if image.mode.startswith("I"):  # convert() would clip at 255 and leave an almost white image
+        grey = np.clip(np.asarray(image).astype(np.int64), 0, 65535) // 257
+        return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
+    if image.mode == "F":
+        values = np.nan_to_num(np.asarray(image))
+        scale = 255.0 if values.max(initial=0) <= 1 else 1.0
+        return Image.fromarray(np.clip(values * scale, 0, 255).astype(np.uint8)).convert("RGB")
+    return image.convert("RGB")
+
+
+def find_unreadable(files: Sequence[Path]) -> dict[int, str]:
+    """Decode every file once (small, in threads) and tell which fail: index -> reason."""
+
+    def reason(file: Path) -> str | None:
+        try:
+            decode(file, 16)
+        except UserError as error:
+            return str(error).removeprefix(f"{file}: ")
+        return None
+
+    with ThreadPoolExecutor() as pool:
+        return {i: why for i, why in enumerate(pool.map(reason, files)) if why is not None}
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    if image.getexif().get(ORIENTATION, 1) == 1:
+        return image
+    return ImageOps.exif_transpose(image)
+
+
+def _square(image: Image.Image, side: int) -> Tensor:
+    short = min(image.size)
+    left, top = (image.width - short) / 2, (image.height - short) / 2
+    # Resizing only the centre square is the same as resizing all and cropping, and safe for a panorama.
+    image = image.resize(
+        (side, side), Image.Resampling.BILINEAR, box=(left, top, left + short, top + short), reducing_gap=3.0
+    )
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, Image.UnidentifiedImageError):
+        return "not an image, or of an unknown format"
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,31 @@
+"""The methods by name. A new one is one new file and one line here."""
+
+from difflib import get_close_matches
+from importlib import import_module
+
+from magnet.errors import UserError
+from magnet.methods.base import Batch, Method, MethodLoss, Options, Setting
+
+METHODS = {
+    "magnet": "magnet:Magnet",
+    "softmax": "softmax:Softmax",
+    "triplet": "triplet:Triplet",
+    "contrastive": "contrastive:Contrastive",
+    "nca": "nca:NCA",
+    "cluster-nca": "cluster_nca:ClusterNCA",
+    "ncm": "ncm:NCM",
+    "ncmc": "ncm:NCMC",
+}
+
+__all__ = ["METHODS", "Batch", "Method", "MethodLoss", "Options", "Setting", "method_class"]
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of a method, by its name on the command line."""
+    if name not in METHODS:
+        close = get_close_matches(name, METHODS, n=1)
+        hint = f": did you mean {close[0]}?" if close else "."
+        raise UserError(f"no method {name!r}{hint} There are: {', '.join(METHODS)}")
+    module, attribute = METHODS[name].split(":")
+    found: type[Method] = getattr(import_module(f"magnet.methods.{module}"), attribute)
+    return found

@@ -1,0 +1,140 @@
+"""What a method is: four answers, and the trainer asks nothing else.
+
+How are batches drawn (`sampler`, `clusters`); what is done when the representations are refreshed (`prepare` before
+training, `refresh` and `observe` during it); what is the loss of a batch (`loss`); how does a representation get a label
+(`classifier`, `scaling`, `variance`, and `logits` for a method with a head of its own).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from magnet.index import ClusterIndex
+
+Classifier = Literal["knc", "knn", "head"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings of all methods, with the paper's values. A method reads those that it names in ``uses``."""
+
+    alpha: float = 1.0  # the gap
+    scaling: float = 1.0
+    own_mean: Literal["batch", "leave-one-out"] = "batch"
+    clusters_per_class: int = 8  # K
+    clusters_per_batch: int = 12  # M
+    examples_per_cluster: int = 4  # D
+    impostor_fraction: float = 0.1
+    target_neighbours: int = 3
+
+    @property
+    def batch_size(self) -> int:
+        """M D: every method sees as many examples in a step as Magnet does."""
+        return self.clusters_per_batch * self.examples_per_cluster
+
+    @classmethod
+    def of(cls, config: object) -> "Options":
+        """The options among the attributes of a larger configuration."""
+        return cls(**{field.name: getattr(config, field.name) for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a method is made for: the training set's classes, the space, and this process among the others."""
+
+    labels: Tensor  # (N,) class ids 0..C-1 of the training examples
+    classes: int
+    dim: int  # of the representations
+    seed: int = 0
+    rank: int = 0
+    world_size: int = 1
+
+
+class Batch(NamedTuple):
+    """A batch as the loss sees it."""
+
+    inputs: Tensor  # (B, ...)
+    labels: Tensor  # (B,)
+    clusters: Tensor  # (B,) the cluster that each row was drawn from, for methods that draw clusters
+
+
+class MethodLoss(NamedTuple):
+    """The loss of a batch."""
+
+    loss: Tensor  # ()
+    per_example: Tensor  # (B,), what the sampler is told
+    variance: Tensor | None = None  # () of the batch, where the method has one
+
+
+class BatchSampler(Protocol):
+    """A source of batches that can be saved and resumed."""
+
+    def __iter__(self) -> Iterator[list[int]]: ...
+    def __len__(self) -> int: ...
+    def update(self, indices: Tensor, losses: Tensor) -> None:
+        """Take the losses of a batch; says also that the batch has been used."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Ints and tensors."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state."""
+
+
+Network = Callable[[Tensor], Tensor]
+MeanInputs = Callable[[Tensor, int], Tensor]
+
+
+class Method(nn.Module):
+    """The base of all methods. Parameters and buffers are trained and saved with the network."""
+
+    uses: ClassVar[frozenset[str]] = frozenset()  # the options that the method reads, beside M and D
+    classifier: ClassVar[Classifier] = "knc"  # the rule that it is judged by in the paper
+    normalised: ClassVar[bool] = False  # whether representations lie on the unit sphere
+    reads_representations: ClassVar[bool] = True  # whether `refresh` wants anything at all
+    wants_index: ClassVar[bool] = False  # whether `refresh` takes clusters instead of all representations
+
+    sampler: BatchSampler
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__()
+        self.setting, self.options = setting, options
+
+    @property
+    def scaling(self) -> float:
+        """The factor on normalised squared distances that the classifiers are to use."""
+        return 1.0
+
+    @property
+    def variance(self) -> Tensor | None:
+        """The sigma^2 () that the classifiers are to use: a running one, or that of the objective; None: the index's."""
+        return None
+
+    def prepare(self, space: Tensor, mean_inputs: MeanInputs) -> None:
+        """Once, before training.
+
+        Args:
+            space: (N, D) the input space: the vectors themselves, or the untrained network's view of images.
+            mean_inputs: gives the mean input (J, ...) of each of J groups, from assignments (N,) and J.
+        """
+
+    def refresh(self, representations: Tensor | None, index: ClusterIndex | None) -> None:
+        """Take the current representations (N, d) of the whole training set, or the index of their clusters."""
+
+    def observe(self, network: Network) -> None:
+        """Look at the network, in evaluation mode: after each embedding of the training set, for heads that need it."""
+
+    def clusters(self, indices: Tensor) -> Tensor:
+        """The cluster (B,) that each example of a drawn batch stands for; zeros if the method draws no clusters."""
+        return torch.zeros_like(indices)
+
+    def loss(self, network: Network, batch: Batch) -> MethodLoss:
+        """The loss of a batch; ``network`` maps inputs to representations."""
+        raise NotImplementedError
+
+    def logits(self, representations: Tensor) -> Tensor | None:
+        """Scores (n, C) of the method's own head, if it has one."""
+        return None

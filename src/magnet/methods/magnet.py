@@ -1,0 +1,65 @@
+"""Magnet: local neighbourhoods of clusters, separated from impostors (section 3)."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from magnet.index import ClusterIndex
+from magnet.methods.base import Batch, Method, MethodLoss, Network, Options, Setting
+from magnet.objective import MagnetLoss
+from magnet.sampler import NeighbourhoodSampler
+
+
+class ClusterMethod(Method):
+    """A method whose batches are neighbourhoods of clusters of the current index."""
+
+    wants_index: ClassVar[bool] = True
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(setting, options)
+        # Until the first refresh nothing is known of the space: every class is one cluster, at no place in particular.
+        classes, assignments = torch.unique(setting.labels, return_inverse=True)
+        index = ClusterIndex(torch.zeros(len(classes), 1), classes, assignments, torch.ones(()))
+        self.sampler: NeighbourhoodSampler = NeighbourhoodSampler(
+            index,
+            clusters_per_batch=options.clusters_per_batch,
+            examples_per_cluster=options.examples_per_cluster,
+            seed=setting.seed,
+            rank=setting.rank,
+            world_size=setting.world_size,
+        )
+
+    def refresh(self, representations: Tensor | None, index: ClusterIndex | None) -> None:
+        """Draw from the clusters of the current space."""
+        assert index is not None
+        self.sampler.refresh(index)
+
+    def clusters(self, indices: Tensor) -> Tensor:
+        """The clusters (B,) that the batch was drawn from."""
+        return self.sampler.clusters(indices)
+
+
+class Magnet(ClusterMethod):
+    """The paper's method."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"alpha", "scaling", "own_mean", "clusters_per_class"})
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(setting, options)
+        self.objective = MagnetLoss(options.alpha, options.scaling, options.own_mean)
+
+    @property
+    def scaling(self) -> float:
+        """The factor in the objective."""
+        return self.options.scaling
+
+    @property
+    def variance(self) -> Tensor | None:
+        """The running average of the batch variances."""
+        return self.objective.variance
+
+    def loss(self, network: Network, batch: Batch) -> MethodLoss:
+        """The stochastic Magnet objective."""
+        output = self.objective(network(batch.inputs), batch.clusters, batch.labels)
+        return MethodLoss(output.loss, output.per_example, output.variance)

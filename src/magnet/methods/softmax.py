@@ -1,0 +1,36 @@
+"""Softmax: the standard classifier that the paper compares with."""
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting
+from magnet.methods.sampling import RandomBatches
+
+
+class Softmax(Method):
+    """A linear layer on the representation, trained with the cross-entropy."""
+
+    classifier: ClassVar[Classifier] = "head"
+    reads_representations: ClassVar[bool] = False
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(setting, options)
+        self.head = nn.Linear(setting.dim, setting.classes)
+        self.sampler = RandomBatches(
+            len(setting.labels),
+            options.batch_size,
+            seed=setting.seed,
+            rank=setting.rank,
+            world_size=setting.world_size,
+        )
+
+    def loss(self, network: Network, batch: Batch) -> MethodLoss:
+        """-log softmax_y(W r + b)."""
+        per_example = functional.cross_entropy(self.head(network(batch.inputs)), batch.labels, reduction="none")
+        return MethodLoss(per_example.mean(), per_example.detach())
+
+    def logits(self, representations: Tensor) -> Tensor:
+        """The scores of the head (n, C)."""
+        return self.head(representations)

@@ -1,0 +1,121 @@
+"""Triplet loss as the paper trains it: fixed local targets, impostors from the nearest fraction (section 2)."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from magnet.index import ClusterIndex
+from magnet.methods.base import Batch, Classifier, MeanInputs, Method, MethodLoss, Network, Options, Setting
+from magnet.methods.sampling import RandomBatches, generator
+
+
+def triplet_loss(representations: Tensor, alpha: float) -> Tensor:
+    """``{|r - r+|^2 - |r - r-|^2 + alpha}_+`` of rows that lie in threes: seed, positive, negative.
+
+    Args:
+        representations: (3T, d).
+        alpha: the margin.
+
+    Returns:
+        (T,), one loss for each triplet.
+    """
+    seed, positive, negative = representations.unflatten(0, (-1, 3)).unbind(dim=1)
+    apart = (seed - positive).square().sum(dim=1) - (seed - negative).square().sum(dim=1)
+    return torch.relu(apart + alpha)
+
+
+def target_neighbours(space: Tensor, labels: Tensor, count: int) -> Tensor:
+    """The ``count`` nearest examples of the same class (N, count), -1 where a class has fewer."""
+    targets = torch.full((len(labels), count), -1)
+    for c in labels.unique():
+        members = (labels == c).nonzero().squeeze(1)
+        own = space[members].float()
+        distances = torch.cdist(own, own).fill_diagonal_(torch.inf)
+        nearest = distances.topk(min(count, len(members) - 1), dim=1, largest=False).indices
+        targets[members, : nearest.shape[1]] = members[nearest.cpu()]
+    return targets
+
+
+class TripletBatches(RandomBatches):
+    """Triplets: seeds in random order, a target neighbour, and an impostor of the nearest fraction."""
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(
+            len(setting.labels),
+            max(1, options.batch_size // 3),
+            seed=setting.seed,
+            rank=setting.rank,
+            world_size=setting.world_size,
+        )
+        self.examples = options.batch_size
+        self.labels, self.fraction = setting.labels, options.impostor_fraction
+        self.targets = torch.full((len(setting.labels), 1), -1)
+        self.representations: Tensor | None = None
+
+    def __len__(self) -> int:
+        # An epoch is as many steps as for every other method: by examples seen, not by seeds.
+        return -(-self.count // (self.examples * self.world_size))
+
+    def draw(self, number: int) -> list[int]:
+        """Batch ``number``: seed, positive, negative, seed, positive, negative, ..."""
+        seeds = torch.tensor(super().draw(number))
+        source = generator(self.seed, number, self.rank)
+        triplets = [seeds, self._positives(seeds, source), self._negatives(seeds, source)]
+        return torch.stack(triplets, dim=1).flatten().tolist()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The batches used, the targets, and the space that impostors are looked for in."""
+        space = {} if self.representations is None else {"representations": self.representations}
+        return super().state_dict() | {"targets": self.targets} | space
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue after the batches used, in the same space."""
+        super().load_state_dict(state)
+        self.targets, self.representations = state["targets"], state.get("representations")
+
+    def _positives(self, seeds: Tensor, generator: torch.Generator) -> Tensor:
+        targets = self.targets[seeds]
+        available = (targets >= 0).sum(dim=1)
+        pick = (torch.rand(len(seeds), generator=generator) * available).long()
+        chosen = targets.gather(1, pick[:, None]).squeeze(1)
+        return torch.where(available > 0, chosen, seeds)  # alone in its class: its own positive
+
+    def _negatives(self, seeds: Tensor, generator: torch.Generator) -> Tensor:
+        impostors = self.labels[seeds, None] != self.labels[None, :]
+        available = impostors.sum(dim=1)
+        uniform = torch.rand(len(seeds), generator=generator)
+        if self.representations is None:
+            return torch.multinomial(impostors.float(), 1, generator=generator).squeeze(1)
+        r = self.representations
+        # |r|^2 of the seed is the same for all impostors: only the order matters.
+        distances = (r.square().sum(dim=1) - 2 * r[seeds.to(r.device)] @ r.T).cpu()
+        distances.masked_fill_(~impostors, torch.inf)
+        rank = (uniform * (self.fraction * available).ceil().clamp_min(1)).long()
+        ranked = distances.topk(int(rank.max()) + 1, dim=1, largest=False).indices
+        return ranked.gather(1, rank[:, None]).squeeze(1)
+
+
+class Triplet(Method):
+    """The paper's triplet baseline."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"alpha", "impostor_fraction", "target_neighbours"})
+    classifier: ClassVar[Classifier] = "knn"
+    normalised: ClassVar[bool] = True
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(setting, options)
+        self.sampler: TripletBatches = TripletBatches(setting, options)
+
+    def prepare(self, space: Tensor, mean_inputs: MeanInputs) -> None:
+        """Fix the target neighbours by distances in the input space."""
+        self.sampler.targets = target_neighbours(space, self.setting.labels, self.options.target_neighbours)
+
+    def refresh(self, representations: Tensor | None, index: ClusterIndex | None) -> None:
+        """Look for impostors in the current space from now on."""
+        self.sampler.representations = representations
+
+    def loss(self, network: Network, batch: Batch) -> MethodLoss:
+        """The triplet loss; all three examples of a triplet share it."""
+        losses = triplet_loss(network(batch.inputs), self.options.alpha)
+        return MethodLoss(losses.mean(), losses.detach().repeat_interleave(3))

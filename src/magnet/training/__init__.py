@@ -1,0 +1,1 @@
+"""Training: the configuration, the loop, checkpoints, distribution."""

@@ -1,0 +1,128 @@
+"""Checkpoints: a folder of safetensors and JSON, written whole or not at all. Loading one never executes code."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from magnet.errors import UserError
+from magnet.index import ClusterIndex
+
+KEPT = 2  # the latest ones, beside the best
+Values = dict[str, Any]
+
+
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    *,
+    learner: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    sampler: Values,
+    index: ClusterIndex | None,
+    progress: Values,
+    best: bool,
+) -> Path:
+    """Write ``folder/step-N``, mark it as the best if it is, and drop those that are neither late nor best."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"step-{step:08d}"
+    draft = folder / "draft"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    _write(draft, "learner", learner.state_dict())
+    _write(draft, "optimiser", _flat_optimiser(optimiser))
+    _write(draft, "sampler", sampler)
+    if index is not None:
+        index.save(draft / "index.safetensors")
+    (draft / "progress.json").write_text(json.dumps(progress | {"step": step}, indent=1))
+    shutil.rmtree(target, ignore_errors=True)
+    draft.rename(target)
+    if best:
+        _replace_text(folder / "best.json", json.dumps({"checkpoint": target.name}))
+    keep = {path.name for path in checkpoints(folder)[-KEPT:]} | {_named_best(folder)}
+    for path in checkpoints(folder):
+        if path.name not in keep:
+            shutil.rmtree(path)
+    return target
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """All checkpoints in a folder, earliest first."""
+    return sorted(path for path in folder.glob("step-*") if (path / "progress.json").is_file())
+
+
+def find_checkpoint(folder: Path, which: str = "best") -> Path:
+    """The "best" checkpoint (the last one if none was marked) or the "last"."""
+    found = checkpoints(folder)
+    if not found:
+        raise UserError(f"{folder.parent} has no checkpoint yet: the run stopped before its first one")
+    named = _named_best(folder)
+    return folder / named if which == "best" and named and (folder / named).is_dir() else found[-1]
+
+
+def read_progress(checkpoint: Path) -> Values:
+    """The counters saved with a checkpoint."""
+    progress: Values = json.loads((checkpoint / "progress.json").read_text())
+    return progress
+
+
+def load_learner(checkpoint: Path, learner: nn.Module) -> None:
+    """Put saved weights and buffers into a network and method of the same configuration."""
+    try:
+        learner.load_state_dict(_read(checkpoint, "learner"))
+    except RuntimeError as error:
+        raise UserError(f"{checkpoint} does not fit the run's configuration: {error}") from error
+
+
+def load_index(checkpoint: Path) -> ClusterIndex | None:
+    """The index in use when the checkpoint was written, if the method had one."""
+    path = checkpoint / "index.safetensors"
+    return ClusterIndex.load(path) if path.is_file() else None
+
+
+def load_sampler(checkpoint: Path) -> Values:
+    """The state of the batch sampler."""
+    return _read(checkpoint, "sampler")
+
+
+def load_optimiser(checkpoint: Path, optimiser: torch.optim.Optimizer) -> None:
+    """Put saved momenta into an optimiser of the same parameters."""
+    flat = _read(checkpoint, "optimiser")
+    state: dict[int, Values] = {}
+    for name, value in flat.items():
+        number, _, key = name.partition(".")
+        state.setdefault(int(number), {})[key] = value
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def _flat_optimiser(optimiser: torch.optim.Optimizer) -> Values:
+    # Rates and the like come from the configuration; only what was accumulated needs saving.
+    state = optimiser.state_dict()["state"]
+    return {f"{n}.{key}": value for n, entry in state.items() for key, value in entry.items() if value is not None}
+
+
+def _write(folder: Path, name: str, values: Values) -> None:
+    tensors = {k: v.detach().cpu().contiguous().clone() for k, v in values.items() if isinstance(v, Tensor)}
+    save_file(tensors, folder / f"{name}.safetensors")
+    plain = {k: v for k, v in values.items() if not isinstance(v, Tensor)}
+    (folder / f"{name}.json").write_text(json.dumps(plain, indent=1))
+
+
+def _read(folder: Path, name: str) -> Values:
+    plain: Values = json.loads((folder / f"{name}.json").read_text())
+    return plain | load_file(folder / f"{name}.safetensors")
+
+
+def _named_best(folder: Path) -> str:
+    path = folder / "best.json"
+    return str(json.loads(path.read_text())["checkpoint"]) if path.is_file() else ""
+
+
+def _replace_text(path: Path, text: str) -> None:
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(text)
+    draft.replace(path)

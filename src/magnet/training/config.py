@@ -1,0 +1,178 @@
+"""The configuration of a run. Its defaults are the paper's; presets change them (see `magnet.training.presets`).
+
+Nothing here imports torch: the command line reads this file to print its help.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from magnet.errors import UserError
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Train a representation on labelled images or vectors."""
+
+    data: str
+    """Folder of class folders, CSV of path,label, .npz with X and y, name:folder (pets, flowers, dogs, cub,
+    imagenet-attributes, fashion-mnist), or digits."""
+    out: Path | None = None
+    """The run folder to write (default: runs/DATA-METHOD-SEED)."""
+    method: str = "magnet"
+    """magnet, softmax, triplet, contrastive, nca, cluster-nca, ncm or ncmc."""
+    preset: str = "auto"
+    """auto (by the kind of data), vectors, images, fine-grained, or one of the paper's: paper/pets, paper/flowers,
+    paper/dogs, paper/imagenet-attributes, paper/hierarchy, paper/default."""
+    backbone: str = "auto"
+    """linear or mlp for vectors; convnet, googlenet or timm/NAME for images; auto: mlp or convnet."""
+    seed: int = 0
+    """The same seed gives the same run."""
+
+    epochs: int = 30
+    """Length of the training; an epoch is ceil(N / batch size) steps for every method."""
+    steps: int = 0
+    """Length in steps instead of epochs (0: by epochs)."""
+    learning_rate: float = 0.003
+    """Of stochastic gradient descent."""
+    momentum: float = 0.9
+    """Of stochastic gradient descent."""
+    weight_decay: float = 0.0
+    """Of stochastic gradient descent."""
+    annealing: float = 1.0
+    """Factor on the learning rate, applied every epoch."""
+    schedule: Literal["annealing", "cosine"] = "annealing"
+    """annealing: the factor above; cosine: down to zero along a cosine over the whole run."""
+    trunk_rate: float = 1.0
+    """Factor on the learning rate for all layers but the last of an image network (0.1 suits pretrained ones)."""
+    clip: float = 0.0
+    """Largest norm of the gradient (0: no limit)."""
+
+    alpha: float = 1.0
+    """The gap (magnet, triplet) or margin (contrastive)."""
+    scaling: float = 1.0
+    """Factor on variance-normalised squared distances, the paper's global scaling."""
+    own_mean: Literal["batch", "leave-one-out"] = "batch"
+    """Whether an example counts in its own cluster's mean."""
+    clusters_per_class: int = 8
+    """K: clusters of each class, in training and for k-nearest-cluster evaluation."""
+    clusters_per_batch: int = 12
+    """M: clusters in a batch. Batches of all methods have M x D examples."""
+    examples_per_cluster: int = 4
+    """D: examples of each cluster in a batch."""
+    impostor_fraction: float = 0.1
+    """Triplet: the nearest fraction of other-class examples that impostors are drawn from."""
+    target_neighbours: int = 3
+    """Triplet: same-class neighbours in the input space that are positives."""
+    neighbours: int = 128
+    """L: how many nearest clusters or examples vote."""
+    refresh_every: int = 0
+    """Steps between refreshes of the index (0: every epoch)."""
+
+    dim: int = 0
+    """Dimension of the representation (0: the backbone's own)."""
+    hidden: int = 0
+    """Width of the mlp's hidden layer (0: 512)."""
+    dropout: float = -1.0
+    """Dropout of the backbone (-1: the backbone's own)."""
+    weights: Path | None = None
+    """Weights to start the backbone from: .safetensors, or a .pth of tensors only."""
+    freeze: bool = False
+    """Train only the last layer of an image network."""
+    warm_start: Path | None = None
+    """Run of softmax whose network to start from."""
+    warm_start_epochs: int = 0
+    """Epochs of softmax on the same data before the method itself."""
+
+    image_size: int = 0
+    """Side of the square crop (0: the backbone's own, or 28 to 96 by the data for convnet)."""
+    rescale: float = 0.3
+    """Augmentation: images are enlarged by up to this and cropped back."""
+    flip: bool = False
+    """Augmentation: mirror half of the images."""
+    test_draws: int = 16
+    """Augmented views whose representations are averaged at test time (1: the centre view alone)."""
+    bad_images: Literal["error", "skip"] = "error"
+    """What to do with files that cannot be read as images."""
+
+    validation: float = 0.0
+    """Fraction of the training part kept for validation, stratified (0: none)."""
+    validate_every: int = 1
+    """Epochs between validations."""
+    patience: int = 0
+    """Stop after this many validations without a better one (0: never)."""
+    checkpoint_every: int = 1
+    """Epochs between checkpoints."""
+    keep_refreshes: int = 0
+    """How many refreshes to keep for the explorer's time slider, spread over the run."""
+
+    workers: int = -1
+    """Processes that decode images (-1: 2 for images, none for vectors). At most 4."""
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    """Number format of the network's arithmetic."""
+    device: str = "auto"
+    """auto, cpu, cuda or mps."""
+    evaluate: bool = True
+    """Evaluate on the test part at the end."""
+    tensorboard: bool = False
+    """Also write TensorBoard event files."""
+    quiet: bool = False
+    """Plain lines instead of a live display."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings as plain values, ready for YAML or JSON."""
+        return {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "TrainConfig":
+        """The inverse of `to_dict`; unknown names are refused."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise UserError(f"the configuration has settings that are not known here: {', '.join(unknown)}")
+        paths = {k: Path(v) for k, v in values.items() if k in ("out", "weights", "warm_start") and v is not None}
+        return cls(**{**values, **paths})
+
+    def save(self, path: Path) -> None:
+        """Write as YAML."""
+        path.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "TrainConfig":
+        """Read what `save` wrote."""
+        if not path.is_file():
+            raise UserError(f"{path.parent} is not a run: it has no {path.name}")
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise UserError(f"{path} does not hold settings but {type(values).__name__}")
+        return cls.from_dict(values)
+
+    def check(self) -> None:
+        """Raise a UserError that names the first setting that makes no sense."""
+        at_least: dict[str, float] = {
+            "epochs": 0, "steps": 0, "momentum": 0, "weight_decay": 0, "clip": 0, "clusters_per_class": 1,
+            "clusters_per_batch": 2, "examples_per_cluster": 1, "target_neighbours": 1, "neighbours": 1,
+            "refresh_every": 0, "dim": 0, "hidden": 0, "warm_start_epochs": 0, "image_size": 0, "rescale": 0,
+            "test_draws": 1, "validation": 0, "validate_every": 1, "patience": 0, "checkpoint_every": 1,
+            "keep_refreshes": 0, "workers": -1,
+        }  # fmt: skip
+        for name, least in at_least.items():
+            if not getattr(self, name) >= least:
+                raise UserError(f"--{name.replace('_', '-')} must be at least {least}; found {getattr(self, name)}")
+        for name in ("learning_rate", "annealing", "scaling", "trunk_rate", "impostor_fraction"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"--{name.replace('_', '-')} must be positive; found {getattr(self, name)}")
+        for name, below in {"validation": 1.0, "momentum": 1.0, "dropout": 1.0, "workers": 5}.items():
+            if not getattr(self, name) < below:
+                raise UserError(f"--{name} must be below {below:g}; found {getattr(self, name)}")
+        if self.impostor_fraction > 1:
+            raise UserError(f"--impostor-fraction must be at most 1; found {self.impostor_fraction}")
+        if self.patience and not self.validation:
+            raise UserError(
+                "--patience needs validation data: give --validation 0.1 too, or data with a validation part"
+            )
+        if self.warm_start and self.warm_start_epochs:
+            raise UserError("--warm-start and --warm-start-epochs exclude each other: give one of them")

@@ -1,0 +1,49 @@
+"""Numbers that reveal a broken run: what batches are made of, and how much the index moves."""
+
+from collections import Counter
+
+import torch
+from torch import Tensor
+
+from magnet.index import ClusterIndex
+
+
+def churn(before: Tensor, after: Tensor) -> float:
+    """The fraction of examples that left their cluster between two assignments (N,), whatever the ids are now.
+
+    Each new cluster is taken as the continuation of the old one that most of its members come from.
+    """
+    pairs, counts = torch.unique(torch.stack([after, before]), dim=1, return_counts=True)
+    stayed = torch.zeros(int(after.max()) + 1, dtype=torch.long).scatter_reduce(0, pairs[0], counts, "amax")
+    return 1 - int(stayed.sum()) / len(after)
+
+
+class BatchWatch:
+    """Collects what batches look like between two looks at it."""
+
+    def __init__(self, labels: Tensor) -> None:
+        self.labels = labels
+        self.seeds: set[int] = set()
+        self.impostors: Counter[int] = Counter()
+        self.distinct: list[int] = []
+
+    def see(self, labels: Tensor, clusters: Tensor, draws_clusters: bool) -> None:
+        """Take note of a batch: labels (B,) and clusters (B,), on the CPU."""
+        found = labels.unique().tolist()
+        self.distinct.append(len(found))
+        if draws_clusters:
+            self.seeds.add(int(clusters[0]))
+            self.impostors.update(label for label in found if label != int(labels[0]))
+
+    def report(self) -> dict[str, float]:
+        """Distinct classes in a batch, on average since the last report."""
+        mean = sum(self.distinct) / max(len(self.distinct), 1)
+        self.distinct = []
+        return {"classes_per_batch": round(mean, 2)}
+
+    def close_period(self, index: ClusterIndex) -> dict[str, object]:
+        """Between two refreshes: the share of clusters that were seeds, and how often classes were impostors."""
+        coverage = len(self.seeds) / len(index)
+        histogram = {str(label): count for label, count in sorted(self.impostors.items())}
+        self.seeds, self.impostors = set(), Counter()
+        return {"seed_coverage": round(coverage, 4), "impostor_classes": histogram}

@@ -1,0 +1,316 @@
+"""The training loop: boundary, step, boundary, step, ...
+
+Everything that happens between two steps happens at a boundary, in this order: the refresh, the validation, the
+checkpoint. A step is a function of the state and of (seed, step, rank) alone, so a run that was killed and resumed
+from a checkpoint ends with the very weights of one that was not.
+"""
+
+import math
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from magnet.evaluation.errors import classification_error
+from magnet.index import ClusterIndex
+from magnet.training.checkpoint import (
+    find_checkpoint,
+    load_index,
+    load_learner,
+    load_optimiser,
+    load_sampler,
+    read_progress,
+    save_checkpoint,
+)
+from magnet.training.diagnostics import BatchWatch, churn
+from magnet.training.display import Display
+from magnet.training.distribution import gather_rows, share_classes, shared_index
+from magnet.training.embed import embed, settle_batchnorm
+from magnet.training.journal import Journal
+from magnet.training.loading import batches
+from magnet.training.refreshes import keep_refresh
+from magnet.training.workbench import Workbench
+
+LOG_EVERY = 20
+
+
+class Trainer:
+    """One run under way."""
+
+    def __init__(self, bench: Workbench, fabric: Fabric, display: Display, folder: Path, *, resume: bool) -> None:
+        self.bench, self.fabric, self.display, self.folder = bench, fabric, display, folder
+        self.config, self.learner, self.method = bench.config, bench.learner, bench.learner.method
+        self.optimiser = torch.optim.SGD(
+            _parameter_groups(bench), lr=self.config.learning_rate, momentum=self.config.momentum,
+            weight_decay=self.config.weight_decay,
+        )  # fmt: skip
+        self.model, wrapped = fabric.setup(self.learner, self.optimiser)
+        self.stepper = wrapped
+        self.world = fabric.world_size
+        self.epoch_steps = math.ceil(len(bench.train) / (self.method.options.batch_size * self.world))
+        self.total = self.config.steps or self.config.epochs * self.epoch_steps
+        self.refresh_every = self.config.refresh_every or self.epoch_steps
+        self.validation = bench.data.indices("validation")
+        self.mine = (share_classes(bench.labels, self.world) == fabric.global_rank).nonzero().squeeze(1)
+        self.watch = BatchWatch(bench.labels)
+        self.index: ClusterIndex | None = None
+        self.stream: Iterator[tuple[Tensor, Tensor]] = iter(())
+        self.interrupted = False
+        self.step = 0
+        self.progress: dict[str, Any] = {
+            "refreshed_at": -1, "best_error": None, "since_best": 0, "seconds": {}, "finished": False,
+        }  # fmt: skip
+        if resume:
+            self._restore()
+        self.journal = (
+            Journal(folder, resume_at=self.step if resume else None, tensorboard=self.config.tensorboard)
+            if fabric.is_global_zero
+            else None
+        )
+
+    def run(self) -> None:
+        """Train to the end, or until interrupted; then the run can be resumed."""
+        self.learner.train()
+        handlers = {s: signal.signal(s, self._interrupt) for s in _signals()}
+        try:
+            with torch.random.fork_rng(devices=[self.fabric.device] if self.fabric.device.type == "cuda" else []):
+                if self.step == 0:
+                    self.method.prepare(self._input_space(), self._mean_inputs)
+                while True:
+                    self._boundary()
+                    if self.step >= self.total or self.progress["finished"] or self.interrupted:
+                        break
+                    self._step()
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            if self.journal:
+                self.journal.write("time", self.step, {"seconds": self.progress["seconds"]})
+                self.journal.close()
+
+    def _step(self) -> None:
+        start = time.perf_counter()
+        places, raw = self._next_batch()
+        device, config = self.fabric.device, self.config
+        labels, clusters = self.bench.labels[places], self.method.clusters(places)
+        chance = (config.seed * 1_000_003 + self.step) * 1_000_003 + self.fabric.global_rank
+        torch.manual_seed(chance)  # dropout draws from the global generator
+        inputs = self.bench.views.train(raw.to(device), torch.Generator().manual_seed(chance + 1))
+        rate = self._rate()
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group["factor"]
+        output = self.model(inputs, labels.to(device), clusters.to(device))
+        self.stepper.zero_grad()
+        self.fabric.backward(output.loss)
+        if config.clip:
+            self.fabric.clip_gradients(self.model, self.stepper, max_norm=config.clip)
+        self.stepper.step()
+        losses = output.per_example.detach()
+        self.method.sampler.update(gather_rows(places, self.world), gather_rows(losses.cpu(), self.world))
+        self.step += 1
+
+        self.watch.see(labels, clusters, self.method.wants_index)
+        self._spent("training", start)
+        values = {
+            "loss": float(output.loss.detach()),
+            "active": float((losses > 0).float().mean()),
+            "sigma": None if output.variance is None else math.sqrt(float(output.variance.detach())),
+        }
+        if not math.isfinite(values["loss"] or 0.0):
+            raise FloatingPointError(
+                f"the loss became {values['loss']} at step {self.step}: lower --learning-rate or give --clip 1; "
+                f"the last checkpoint is in {self.folder / 'checkpoint'}"
+            )
+        self.display.step(self.step, values | {"error": self.progress.get("error")})
+        if self.journal and (self.step % LOG_EVERY == 0 or self.step == self.total):
+            self.journal.write("train", self.step, values | {"rate": rate} | self.watch.report())
+
+    def _boundary(self) -> None:
+        """What is due before step number ``self.step``."""
+        step, config = self.step, self.config
+        epoch_end = step > 0 and step % self.epoch_steps == 0
+        last = step >= self.total
+        refresh = (
+            self.method.reads_representations
+            and not last
+            and step % self.refresh_every == 0
+            and self.progress["refreshed_at"] != step
+        )
+        validate = len(self.validation) > 0 and step > 0 and self.progress.get("validated_at") != step
+        validate = validate and (last or (epoch_end and (step // self.epoch_steps) % config.validate_every == 0))
+        if refresh or validate or last:
+            self._look_at_everything(refresh, validate)
+        if epoch_end or last:
+            self.display.epoch(step)
+        due = epoch_end and (step // self.epoch_steps) % config.checkpoint_every == 0
+        if step > 0 and (due or last or validate or self.interrupted or self.progress["finished"]):
+            if last:
+                self.progress["finished"] = True
+            self._save(best=bool(validate and self.progress["since_best"] == 0))
+
+    def _look_at_everything(self, refresh: bool, validate: bool) -> None:
+        """The refresh: batch-norm statistics, then the whole training set at one moment, then the index."""
+        start = time.perf_counter()
+        config, bench = self.config, self.bench
+        at = {"device": self.fabric.device, "workers": bench.workers}
+        seed = config.seed * 1_000_003 + self.step
+        settle_batchnorm(self.learner, bench.data, bench.train, bench.views, **at, seed=seed)  # type: ignore[arg-type]
+        for buffer in self.learner.network.buffers():
+            self.fabric.broadcast(buffer)
+        rule = self.method.classifier if validate else ""
+        if not refresh and rule not in ("knc", "knn"):
+            representations = None
+        else:
+            with self.fabric.autocast():
+                representations = embed(
+                    self.learner, bench.data, bench.train[self.mine], bench.views, **at,  # type: ignore[arg-type]
+                    report=lambda done, total: self.display.busy("embedding", done, total),
+                )  # fmt: skip
+        index, everything = None, None
+        self._spent("embedding", start)
+        start = time.perf_counter()
+        if representations is not None:
+            if self.method.wants_index or rule in ("knc", "knn"):
+                self.display.busy("clustering")
+                index = shared_index(
+                    representations, self.mine, bench.labels, config.clusters_per_class, seed, self.world
+                )
+            if (refresh and not self.method.wants_index) or rule == "knn":
+                everything = torch.empty(len(bench.train), representations.shape[1])
+                everything[gather_rows(self.mine, self.world)] = gather_rows(representations, self.world)
+        if refresh:
+            self._refresh(index, everything, representations)
+        self._spent("refresh", start)
+        if validate:
+            start = time.perf_counter()
+            self._validate(index, everything)
+            self._spent("validation", start)
+
+    def _refresh(self, index: ClusterIndex | None, everything: Tensor | None, own: Tensor | None) -> None:
+        record: dict[str, Any] = {}
+        if index is not None and self.method.wants_index:
+            if self.index is not None:
+                record = {"churn": round(churn(self.index.assignments, index.assignments), 4)}
+                record |= self.watch.close_period(self.index)
+            record |= {"clusters": len(index), "smallest_cluster": int(index.sizes.min())}
+            record |= {"variance": float(index.variance), "kmeans_iterations": index.iterations}
+            self.index = index
+        self.method.refresh(everything, index)
+        self.stream = iter(())  # what was drawn from the old space is drawn again from the new one
+        self.progress["refreshed_at"] = self.step
+        if self.journal:
+            self.journal.write("refresh", self.step, record)
+            if self.config.keep_refreshes and index is not None and own is not None and self.world == 1:
+                keep_refresh(self.folder, self.step, self.total, self.refresh_every, self.config.keep_refreshes,
+                             own, index)  # fmt: skip
+
+    def _validate(self, index: ClusterIndex | None, everything: Tensor | None) -> None:
+        bench, config = self.bench, self.config
+        with self.fabric.autocast():
+            queries = embed(
+                self.learner, bench.data, self.validation, bench.views, device=self.fabric.device,
+                workers=bench.workers, report=lambda done, total: self.display.busy("validating", done, total),
+            )  # fmt: skip
+        error = classification_error(
+            self.method, queries, bench.data.labels[self.validation], index=index, references=everything,
+            reference_labels=bench.labels, neighbours=config.neighbours, device=self.fabric.device,
+        )  # fmt: skip
+        best = self.progress["best_error"]
+        better = best is None or error < best
+        self.progress |= {
+            "error": error,
+            "validated_at": self.step,
+            "best_error": error if better else best,
+            "since_best": 0 if better else self.progress["since_best"] + 1,
+        }
+        if config.patience and self.progress["since_best"] >= config.patience:
+            self.progress["finished"] = True
+        if self.journal:
+            self.journal.write("validation", self.step, {"error": error, "rule": self.method.classifier})
+
+    def _next_batch(self) -> tuple[Tensor, Tensor]:
+        for _ in range(2):
+            batch = next(self.stream, None)
+            if batch is not None:
+                return batch
+            self.stream = batches(self.bench.data, self.bench.train, self.method.sampler, self.bench.workers)
+        raise RuntimeError("the sampler draws no batches")
+
+    def _rate(self) -> float:
+        if self.config.schedule == "cosine":
+            return self.config.learning_rate * 0.5 * (1 + math.cos(math.pi * self.step / self.total))
+        return float(self.config.learning_rate * self.config.annealing ** (self.step // self.epoch_steps))
+
+    def _save(self, best: bool) -> None:
+        if self.fabric.is_global_zero:
+            save_checkpoint(
+                self.folder / "checkpoint", self.step, learner=self.learner, optimiser=self.optimiser,
+                sampler=self.method.sampler.state_dict(), index=self.index, progress=self.progress, best=best,
+            )  # fmt: skip
+        self.fabric.barrier()
+
+    def _restore(self) -> None:
+        checkpoint = find_checkpoint(self.folder / "checkpoint", "last")
+        self.progress = read_progress(checkpoint)
+        self.step = int(self.progress.pop("step"))
+        load_learner(checkpoint, self.learner)
+        load_optimiser(checkpoint, self.optimiser)
+        self.index = load_index(checkpoint)
+        if self.index is not None:
+            self.method.refresh(None, self.index)
+        self.method.sampler.load_state_dict(load_sampler(checkpoint))
+
+    def _input_space(self) -> Tensor:
+        """Vectors as they are; images as the untrained (or warm-started) network sees them."""
+        bench = self.bench
+        if bench.data.kind == "vectors":
+            return bench.data.batch(bench.train)
+        return embed(
+            self.learner, bench.data, bench.train, bench.views, device=self.fabric.device, workers=bench.workers
+        )
+
+    def _mean_inputs(self, assignments: Tensor, count: int) -> Tensor:
+        bench, total = self.bench, None
+        for places, raw in batches(bench.data, bench.train, _chunks(len(bench.train)), bench.workers):
+            inputs = bench.views.plain(raw)
+            total = torch.zeros(count, *inputs.shape[1:]) if total is None else total
+            total.index_add_(0, assignments[places], inputs)
+        assert total is not None
+        size = torch.bincount(assignments, minlength=count).clamp_min(1)
+        return total / size.view(-1, *[1] * (total.ndim - 1))
+
+    def _spent(self, what: str, start: float) -> None:
+        seconds = self.progress["seconds"]
+        seconds[what] = seconds.get(what, 0.0) + time.perf_counter() - start
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        if self.interrupted:  # a second time: at once
+            raise KeyboardInterrupt
+        self.interrupted = True
+
+
+def _parameter_groups(bench: Workbench) -> list[dict[str, Any]]:
+    network = bench.learner.network
+    trunk = {id(p) for p in network.trunk_parameters()} if network.kind == "images" else set()
+    parameters = [p for p in bench.learner.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if id(p) not in trunk], "factor": 1.0},
+        {"params": [p for p in parameters if id(p) in trunk], "factor": bench.config.trunk_rate},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def _chunks(count: int, size: int = 256) -> list[list[int]]:
+    return [list(range(start, min(start + size, count))) for start in range(0, count, size)]
+
+
+def _signals() -> list[signal.Signals]:
+    import threading
+
+    main = threading.current_thread() is threading.main_thread()
+    return [signal.SIGINT, signal.SIGTERM] if main else []

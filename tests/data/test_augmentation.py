@@ -1,0 +1,103 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from magnet.data import Augmentation, normalise
+from magnet.errors import UserError
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def ramp(side, count=1):
+    """Images whose first channel is the x and second the y position of a pixel's centre, from 0 to 1."""
+    at = (torch.arange(side) + 0.5) / side
+    x, y = at.expand(side, side), at[:, None].expand(side, side)
+    return torch.stack([x, y, torch.zeros(side, side)]).repeat(count, 1, 1, 1)
+
+
+def windows(views, size):
+    """Left, right, top and bottom of each view of a ramp, read off pixels away from the border."""
+    step_x = (views[:, 0, :, -2] - views[:, 0, :, 1]).mean(dim=1) / (size - 3)
+    step_y = (views[:, 1, -2] - views[:, 1, 1]).mean(dim=1) / (size - 3)
+    left, top = views[:, 0, :, 1].mean(dim=1) - 1.5 * step_x, views[:, 1, 1].mean(dim=1) - 1.5 * step_y
+    return left, left + size * step_x, top, top + size * step_y
+
+
+def test_views_are_windows_between_the_whole_image_and_one_enlarged_by_the_rescale():
+    size = 50
+    left, right, top, bottom = windows(Augmentation(size, 0.3)(ramp(65, 400), seeded()), size)
+    scale = 1 / (right - left)
+    torch.testing.assert_close(scale, 1 / (bottom - top), atol=1e-3, rtol=0)
+    assert scale.min() > 0.999
+    assert scale.max() < 1.301
+    assert abs(scale.mean() - 1.15) < 0.02
+    for low, high in ((left, right), (top, bottom)):
+        assert low.min() > -1e-3
+        assert high.max() < 1 + 1e-3
+        # The window is uniform in the room that the enlargement leaves, independent of the scale.
+        place = low / (1 - 1 / scale)
+        assert abs(place[scale > 1.05].mean() - 0.5) < 0.06
+
+
+def test_without_rescaling_every_view_is_the_centre_view():
+    images = torch.rand(3, 3, 26, 26)
+    augment = Augmentation(20, rescale=0.0)
+    torch.testing.assert_close(augment(images, seeded()), augment.centre(images))
+
+
+def test_the_centre_view_is_the_whole_image_resized():
+    images = torch.rand(3, 3, 26, 26)
+    resized = F.interpolate(images, size=(20, 20), mode="bilinear", align_corners=False)
+    torch.testing.assert_close(Augmentation(20).centre(images), resized)
+
+
+def test_the_centre_view_of_a_wide_image_is_its_middle():
+    images = torch.zeros(1, 3, 10, 30)
+    images[..., 10:20] = 1
+    assert Augmentation(10).centre(images).min() == 1
+
+
+def test_bytes_come_out_between_0_and_1():
+    images = torch.full((2, 3, 13, 13), 255, dtype=torch.uint8)
+    views = Augmentation(10)(images, seeded())
+    assert views.dtype == torch.float32
+    torch.testing.assert_close(views, torch.ones(2, 3, 10, 10))
+
+
+def test_the_same_seed_gives_the_same_views_and_another_seed_others():
+    images, augment = torch.rand(4, 3, 26, 26), Augmentation(20, flip=True)
+    assert torch.equal(augment(images, seeded(1)), augment(images, seeded(1)))
+    assert not torch.equal(augment(images, seeded(1)), augment(images, seeded(2)))
+
+
+def test_the_global_random_state_is_neither_used_nor_changed():
+    images, augment = torch.rand(4, 3, 26, 26), Augmentation(20)
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    augment(images, seeded())
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_examples_of_a_batch_get_views_of_their_own():
+    views = Augmentation(20)(torch.rand(1, 3, 26, 26).repeat(2, 1, 1, 1), seeded())
+    assert not torch.equal(views[0], views[1])
+
+
+def test_half_of_the_views_are_mirrored_when_asked():
+    views = Augmentation(20, rescale=0.0, flip=True)(ramp(26, 400), seeded())
+    mirrored = views[:, 0, :, 0].mean(dim=1) > 0.5
+    assert 160 < mirrored.sum() < 240
+    assert (views[:, 1, 0].mean(dim=1) < 0.5).all()
+
+
+def test_normalising_takes_the_mean_off_each_channel_and_divides():
+    images = torch.full((2, 3, 4, 4), 51, dtype=torch.uint8)
+    found = normalise(images, [0.2, 0.1, 0.0], [1.0, 0.5, 0.1])
+    torch.testing.assert_close(found[0, :, 0, 0], torch.tensor([0.0, 0.2, 2.0]))
+
+
+def test_a_size_of_zero_is_refused():
+    with pytest.raises(UserError, match="size is 0"):
+        Augmentation(0)
