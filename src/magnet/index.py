@@ -46,12 +46,13 @@ class ClusterIndex:
         self.assignments = assignments
         self.variance = torch.as_tensor(variance, dtype=centres.dtype, device=centres.device)
         self.iterations = iterations
-        self.sizes = torch.bincount(assignments, minlength=len(centres))
-        if len(self.sizes) > len(centres) or bool((self.sizes == 0).any()):
+        found = assignments.unique().tolist()
+        if found != list(range(len(centres))):
             raise ValueError(
                 f"assignments must name each of the {len(centres)} centres at least once and no other; "
-                f"found {len(assignments.unique())} ids up to {int(assignments.max())}"
+                f"found {len(found)} ids" + (f", {found[0]}..{found[-1]}" if found else "")
             )
+        self.sizes = torch.bincount(assignments, minlength=len(centres))
         self._order = assignments.argsort(stable=True)  # examples, cluster by cluster
         self._starts = self.sizes.cumsum(0) - self.sizes
 

@@ -43,7 +43,8 @@ class NeighbourhoodSampler(Sampler[list[int]]):
 
     A ``batch_sampler`` for `torch.utils.data.DataLoader`. Every batch lists the seed cluster's examples first, then
     those of its impostors, nearest first. Seeds are drawn in proportion to the mean cached loss of a cluster.
-    Clusters of which nothing is known yet come first, each once, in random order; if all losses are zero, seeds are
+    A cluster of which nothing was known when the index was made comes first, in random order, until it has been a seed
+    or shown a loss: an impostor's hinge at zero does not say that all is well there. If all losses are zero, seeds are
     uniform. Of a cluster with fewer than D examples, all are taken, then some again.
 
     Losses are cached for each example, by `update`. They take effect ``delay`` batches after the next one, whether a
@@ -138,6 +139,9 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         mean = torch.zeros(len(distinct), dtype=torch.float64).index_add_(0, inverse, values)
         mean /= torch.bincount(inverse)
         number = (self._consumed or 0) - 1
+        if own is None:  # told from outside: nothing is left to find out about these clusters
+            for j in self._assignments[distinct].unique().tolist():
+                self._new[j], self._fresh[j] = False, 0
         self._updates.append(_Update(number, distinct, (mean / UNIT).round_().long()))
         self._forget_settled()
 
@@ -153,7 +157,8 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         self._sizes: list[int] = index.sizes.tolist()
         self._starts: list[int] = (index.sizes.cumsum(0) - index.sizes).tolist()
         self._impostors = index.nearest_impostors(self.clusters_per_batch - 1).cpu()
-        self._seeded = torch.full((len(index),), -1)  # the batch that each cluster first was the seed of
+        self._seeded = torch.full((len(index),), -1)  # the batch that each new cluster first was the seed of
+        self._new = torch.bincount(self._assignments[self._losses >= 0], minlength=len(index)) == 0
         self._weigh()
 
     def mean_losses(self) -> Tensor:
@@ -176,6 +181,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
             "in_pass": position - self._pass_start,
             "seed": self.seed,
             "losses": losses,
+            "new": self._new,
             "seeded": torch.where(self._seeded < position, self._seeded, -1),
             "waiting_numbers": torch.tensor([u.number for u in waiting], dtype=torch.long),
             "waiting_sizes": torch.tensor([len(u.examples) for u in waiting], dtype=torch.long),
@@ -197,6 +203,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         self._resume_at = in_pass if 0 < in_pass < len(self) else None
         self._pass_start = self._drawn - in_pass
         self._losses = state["losses"].clone()
+        self._new = state["new"].bool()
         self._seeded = state["seeded"].clone()
         self._in_flight.clear()
         sizes = state["waiting_sizes"].tolist()
@@ -264,7 +271,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         means = (self._sums[touched] / self._known[touched]).tolist()
         for j, mean in zip(touched.tolist(), means, strict=True):
             self._weights[j] = mean
-            if self._fresh[j]:
+            if mean > 0 and self._fresh[j]:
                 self._fresh[j] = 0
 
     def _weigh(self) -> None:
@@ -274,7 +281,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         self._known = torch.bincount(clusters, minlength=len(self._sizes))
         self._sums = torch.zeros_like(self._known).index_add_(0, clusters, self._losses[known])
         self._weights = SumTree((self._sums / self._known.clamp_min(1)).tolist())
-        self._fresh = SumTree(((self._known == 0) & (self._seeded < 0)).double().tolist())
+        self._fresh = SumTree((self._new & (self._seeded < 0) & (self._sums == 0)).double().tolist())
 
     def _due(self, update: _Update, number: int) -> bool:
         """Whether the losses count when batch ``number`` is drawn."""

@@ -1,0 +1,216 @@
+"""K-means of all classes at once is as good as scikit-learn's class by class, and never stumbles."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.cluster import KMeans
+
+from magnet.clustering import kmeans_per_class
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def blobs(sizes, d, modes, spread=4.0, seed=0):
+    """Classes that are mixtures of ``modes`` Gaussians."""
+    g = generator(seed)
+    parts = []
+    for size in sizes:
+        centres = torch.randn(modes, d, generator=g) * spread
+        parts.append(centres[torch.randint(modes, (size,), generator=g)] + torch.randn(size, d, generator=g))
+    return torch.cat(parts), torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+
+
+def shapes(name):
+    g = generator(1)
+    if name == "clear modes":
+        return *blobs([300] * 6, 8, modes=5), 5
+    if name == "a thousand small classes":
+        return *blobs([6 + i % 7 for i in range(1000)], 6, modes=3, spread=2.0), 3
+    if name == "Zipf-sized classes":
+        return *blobs([max(1, 1200 // rank) for rank in range(1, 61)], 8, modes=4, spread=2.0), 4
+    if name == "no structure":
+        return torch.rand(1500, 2, generator=g), torch.randint(5, (1500,), generator=g), 6
+    x, labels = blobs([400, 60, 250], 32, modes=8, spread=1.0)
+    return x * torch.logspace(0, -2, 32) + 1000.0, labels, 8  # stretched, and far from the origin
+
+
+SHAPES = ["clear modes", "a thousand small classes", "Zipf-sized classes", "no structure", "stretched and far away"]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_inertia_is_within_one_percent_of_the_best_of_three_of_scikit_learn(name):
+    x, labels, k = shapes(name)
+    found = kmeans_per_class(x, labels, k)
+    expected = 0.0
+    for c in labels.unique():
+        points = x[labels == c].double().numpy()
+        expected += KMeans(min(k, len(points)), n_init=3, random_state=0).fit(points).inertia_
+    assert float(found.inertia) <= 1.01 * expected
+    centres = found.centres.double()[found.assignments]
+    np.testing.assert_allclose(float(found.inertia), float((x.double() - centres).square().sum()), rtol=1e-3)
+    assert 1 <= found.iterations <= 100
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_at_convergence_centres_are_means_and_every_example_is_at_its_nearest_centre(name):
+    x, labels, k = shapes(name)
+    found = kmeans_per_class(x, labels, k, max_iterations=1000)
+    x, centres = x.double(), found.centres.double()
+    counts = torch.bincount(found.assignments, minlength=len(centres))
+    assert (counts > 0).all()
+    means = torch.zeros_like(centres).index_add_(0, found.assignments, x) / counts[:, None]
+    torch.testing.assert_close(centres, means, rtol=1e-6, atol=1e-5)
+    assert torch.equal(found.centre_labels[found.assignments], labels)
+    distances = torch.cdist(x, means, compute_mode="donot_use_mm_for_euclid_dist")
+    distances.masked_fill_(labels[:, None] != found.centre_labels[None, :], torch.inf)
+    own = distances.gather(1, found.assignments[:, None]).squeeze(1)
+    assert (own <= distances.min(dim=1).values * (1 + 1e-4) + 1e-5).all()
+
+
+def test_classes_of_unequal_size_that_lie_far_apart_are_clustered_as_precisely_as_near_ones():
+    x, labels = blobs([100, 150, 199], 4, modes=4, spread=1.0)
+    x = x.round(decimals=2)
+    near = kmeans_per_class(x.double(), labels, 4, max_iterations=1000)
+    far = kmeans_per_class(x + 4096.0 * labels[:, None], labels, 4, max_iterations=1000)
+    assert float(far.inertia) == pytest.approx(float(near.inertia), rel=0.01)
+    moved = (x + 4096.0 * labels[:, None]).double()
+    distances = torch.cdist(moved, far.centres.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    own = distances.gather(1, far.assignments[:, None]).squeeze(1)
+    assert (own <= distances.min(dim=1).values + 1e-3).all()
+
+
+def test_clusters_are_ordered_by_class_then_by_size():
+    x, labels = blobs([90, 50, 70], 3, modes=4)
+    labels = torch.tensor([40, -3, 7])[labels]  # any integers will do
+    found = kmeans_per_class(x, labels, 4)
+    assert found.centre_labels.tolist() == [-3] * 4 + [7] * 4 + [40] * 4
+    counts = torch.bincount(found.assignments).tolist()
+    assert all(counts[j] >= counts[j + 1] for j in range(11) if j % 4 != 3)
+
+
+@pytest.mark.parametrize("k", [[3, 1, 5], {30: 5, 10: 3, 20: 1}], ids=["list", "dict"])
+def test_every_class_can_have_its_own_k(k):
+    x, labels = blobs([40, 40, 40], 3, modes=5)
+    found = kmeans_per_class(x, (labels + 1) * 10, k)
+    assert torch.bincount(found.centre_labels // 10).tolist() == [0, 3, 1, 5]
+
+
+def test_a_class_with_fewer_distinct_points_than_k_gets_one_cluster_for_each():
+    distinct = torch.tensor([[0.0, 0], [1, 0], [0, 1e-3]])
+    x = torch.cat([distinct.repeat(20, 1), torch.randn(50, 2, generator=generator())])
+    labels = torch.tensor([0] * 60 + [1] * 50)
+    found = kmeans_per_class(x, labels, 8)
+    assert (found.centre_labels == 0).sum() == 3
+    assert (found.centre_labels == 1).sum() == 8
+    torch.testing.assert_close(found.centres[found.assignments[:60]], x[:60])
+
+
+def test_a_class_of_one_example_and_a_class_of_one_point_are_one_cluster_each():
+    x = torch.cat([torch.full((1, 3), 5.0), torch.full((30, 3), -2.5), torch.randn(20, 3, generator=generator())])
+    labels = torch.tensor([0] + [1] * 30 + [2] * 20)
+    found = kmeans_per_class(x, labels, 4)
+    assert found.centre_labels.tolist() == [0, 1, 2, 2, 2, 2]
+    torch.testing.assert_close(found.centres[:2], torch.tensor([[5.0] * 3, [-2.5] * 3]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_duplicates_leave_no_cluster_empty_and_no_centre_twice(seed):
+    g = generator(seed)
+    x = torch.randint(3, (200, 2), generator=g).float()
+    labels = torch.randint(3, (200,), generator=g)
+    found = kmeans_per_class(x, labels, 7, seed=seed)
+    assert (torch.bincount(found.assignments, minlength=len(found.centres)) > 0).all()
+    for c in range(3):
+        mine = found.centres[found.centre_labels == c]
+        assert len(mine) == len(mine.unique(dim=0)) == 7
+    assert torch.isfinite(found.centres).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_k_clusters_are_found_wherever_there_are_k_distinct_points(seed):
+    x = torch.rand(400, 1, generator=generator(seed), dtype=torch.float64) ** 4
+    labels = torch.arange(400) % 20
+    found = kmeans_per_class(x, labels, 12, seed=seed, restarts=1)
+    assert torch.equal(torch.bincount(found.centre_labels), torch.full((20,), 12))
+
+
+def test_an_emptied_cluster_restarts_at_the_worst_served_point():
+    from magnet.clustering import _lloyd
+
+    points = torch.tensor([[[0.0], [1.0], [10.0], [11.0], [50.0]]])
+    start = torch.tensor([[[0.5], [10.5], [1000.0]]])  # nobody is nearest to the third
+    real = torch.ones(1, 5, dtype=torch.bool)
+    block = _lloyd(points, real, (start, torch.ones(1, 3, dtype=torch.bool)), 100)
+    assert sorted(block.centres.flatten().tolist()) == [0.5, 10.5, 50.0]
+    assert block.active.all()
+
+
+def test_the_same_seed_gives_the_same_clusters_and_another_seed_another_start():
+    x = torch.rand(600, 5, generator=generator())
+    labels = torch.arange(600) % 3
+    first, again, other = (kmeans_per_class(x, labels, 8, seed=s, restarts=1) for s in (3, 3, 4))
+    assert all(torch.equal(a, b) for a, b in zip(first[:4], again[:4], strict=True))
+    assert not torch.equal(first.assignments, other.assignments)
+
+
+def test_the_global_random_state_is_neither_used_nor_touched():
+    x, labels = blobs([50, 50], 3, modes=4)
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first = kmeans_per_class(x, labels, 4)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(2)
+    assert torch.equal(kmeans_per_class(x, labels, 4).assignments, first.assignments)
+
+
+def test_a_class_is_clustered_alike_whichever_classes_stand_beside_it():
+    x, labels = blobs([100, 130, 190, 30], 4, modes=5, spread=1.0)
+    together = kmeans_per_class(x, labels, 5)
+    for c in range(4):
+        mine = labels == c
+        alone = kmeans_per_class(x[mine], labels[mine], 5)
+        assert torch.equal(alone.assignments, together.assignments[mine] - together.assignments[mine].min())
+
+
+@pytest.mark.parametrize("elements", [1, 2000])
+def test_the_size_of_blocks_does_not_matter(monkeypatch, elements):
+    x, labels = blobs([30 + 3 * i for i in range(20)], 4, modes=3)
+    expected = kmeans_per_class(x, labels, 3)
+    monkeypatch.setattr("magnet.clustering.BLOCK_ELEMENTS", elements)
+    found = kmeans_per_class(x, labels, 3)
+    assert float(found.inertia) == pytest.approx(float(expected.inertia), rel=0.01)
+    assert torch.equal(found.centre_labels, expected.centre_labels)
+
+
+def test_more_restarts_are_never_worse():
+    x = torch.rand(300, 2, generator=generator(2))
+    labels = torch.arange(300) % 3
+    inertias = [float(kmeans_per_class(x, labels, 10, restarts=n).inertia) for n in (1, 3, 10)]
+    assert inertias[0] >= inertias[1] >= inertias[2]
+
+
+def test_iterations_stop_at_the_maximum_with_centres_that_are_still_means():
+    x = torch.rand(500, 4, generator=generator())
+    labels = torch.arange(500) % 2
+    found = kmeans_per_class(x, labels, 8, max_iterations=1)
+    assert found.iterations == 1
+    for j in range(len(found.centres)):
+        torch.testing.assert_close(found.centres[j], x[found.assignments == j].mean(dim=0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_precisions_work(dtype):
+    x, labels = blobs([50, 50], 3, modes=4)
+    found = kmeans_per_class(x.to(dtype), labels, 4)
+    assert found.centres.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert len(found.centres) == 8
+
+
+def test_autocast_changes_nothing():
+    x, labels = blobs([60, 90], 8, modes=4)
+    expected = kmeans_per_class(x, labels, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = kmeans_per_class(x, labels, 4)
+    assert torch.equal(found.centres, expected.centres)

@@ -1,0 +1,164 @@
+"""ClusterIndex: members, variance, impostors, and the way to disk and back."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import naive
+from magnet import ClusterIndex
+from magnet.errors import UserError
+
+
+def data(n=300, classes=6, d=4, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    labels = torch.arange(n) % classes
+    return torch.randn(n, d, generator=g) + 0.5 * labels[:, None], labels * 3 + 1
+
+
+@pytest.fixture(scope="module")
+def index():
+    return ClusterIndex.fit(*data(), [1, 2, 3, 4, 5, 6])
+
+
+def test_members_partition_the_examples(index):
+    seen = []
+    for j in range(len(index)):
+        members = index.members(j)
+        assert (index.assignments[members] == j).all()
+        assert members.tolist() == sorted(members.tolist())
+        assert len(members) == index.sizes[j] > 0
+        seen += members.tolist()
+    assert sorted(seen) == list(range(300))
+
+
+def test_variance_is_the_squared_distance_to_the_own_centre_over_n_minus_one(index):
+    x, labels = data()
+    own = sum(naive.squared_distance(r, index.centres[j]) for r, j in zip(x, index.assignments, strict=True))
+    np.testing.assert_allclose(index.variance, own / 299, rtol=1e-4)
+    np.testing.assert_allclose(index.inertia, own, rtol=1e-4)
+    assert torch.equal(index.centre_labels[index.assignments], labels)
+    assert index.iterations >= 1
+
+
+@pytest.mark.parametrize("m", [1, 3, 11])
+def test_impostors_equal_a_brute_force_search_nearest_first(index, m):
+    for j in range(len(index)):
+        assert index.impostors(j, m).tolist() == naive.nearest_impostors(index.centres, index.centre_labels, j, m)
+
+
+def test_impostors_of_all_clusters_at_once_are_those_of_each(index):
+    table = index.nearest_impostors(7)
+    assert table.shape == (len(index), 7)
+    for j in range(len(index)):
+        assert torch.equal(table[j], index.impostors(j, 7))
+    some = torch.tensor([5, 0, 20])
+    assert torch.equal(index.nearest_impostors(7, some), table[some])
+
+
+def test_with_fewer_impostors_than_asked_for_all_are_given(index):
+    for j in (0, 20):  # of the class with one cluster, and of that with six, of 21
+        found = index.impostors(j, 1000).tolist()
+        assert found == naive.nearest_impostors(index.centres, index.centre_labels, j, 1000)
+        assert len(found) == {0: 20, 20: 15}[j]
+    table = index.nearest_impostors(1000)
+    assert (table >= 0).sum(dim=1).tolist() == [21 - k for k in range(1, 7) for _ in range(k)]
+    assert index.impostors(0, 0).tolist() == []
+
+
+@pytest.mark.parametrize("elements", [1, 50, 300])
+def test_chunks_do_not_change_the_impostors(index, monkeypatch, elements):
+    expected = {m: index.nearest_impostors(m) for m in (1, 4, 100)}
+    monkeypatch.setattr("magnet.neighbours.CHUNK_ELEMENTS", elements)
+    for m, table in expected.items():
+        assert torch.equal(index.nearest_impostors(m), table)
+
+
+@pytest.mark.parametrize(("count", "asked"), [(600, 600), (20_000, 3)])
+def test_no_more_distances_than_a_chunk_are_held_at_a_time(monkeypatch, count, asked):
+    g = torch.Generator().manual_seed(0)
+    index = ClusterIndex(
+        torch.randn(count, 3, generator=g), torch.arange(count) % 7, torch.arange(count), torch.tensor(1.0)
+    )
+    some = torch.arange(asked) * 31 % count
+    expected = index.nearest_impostors(5, some)
+    monkeypatch.setattr("magnet.neighbours.CHUNK_ELEMENTS", 5000)
+    held = []
+    addmm = torch.addmm
+    monkeypatch.setattr(torch, "addmm", lambda *args, **kw: held.append(addmm(*args, **kw)) or held[-1])
+    assert torch.equal(index.nearest_impostors(5, some), expected)
+    assert sum(x.numel() for x in held) == count * asked
+    assert max(x.numel() for x in held) <= 5000
+
+
+def test_impostors_far_from_the_origin_are_still_right():
+    g = torch.Generator().manual_seed(3)
+    centres = torch.randn(60, 8, generator=g) + 1e3
+    index = ClusterIndex(centres, torch.arange(60) % 5, torch.arange(60), torch.tensor(1.0))
+    for j in range(60):
+        assert index.impostors(j, 5).tolist() == naive.nearest_impostors(centres, index.centre_labels, j, 5)
+
+
+def test_autocast_does_not_blur_the_impostors(index):
+    expected = index.nearest_impostors(5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(index.nearest_impostors(5), expected)
+
+
+def test_the_same_seed_gives_an_equal_index():
+    first, again = (ClusterIndex.fit(*data(), 5, seed=2) for _ in range(2))
+    assert first == again
+    assert first != ClusterIndex.fit(*data(), 4, seed=2)
+    assert first != "an index"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_loaded_index_equals_the_saved_one(tmp_path, dtype):
+    x, labels = data()
+    index = ClusterIndex.fit(x.to(dtype), labels, 3)
+    path = tmp_path / "index.safetensors"
+    index.save(path)
+    loaded = ClusterIndex.load(path)
+    assert loaded == index
+    assert loaded.iterations == index.iterations
+    assert loaded.centres.dtype == dtype
+    assert torch.equal(loaded.sizes, index.sizes)
+    assert torch.equal(loaded.nearest_impostors(4), index.nearest_impostors(4))
+    assert [p.name for p in tmp_path.iterdir()] == ["index.safetensors"]  # no draft is left
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"no index at .*nowhere\.safetensors"):
+        ClusterIndex.load(tmp_path / "nowhere.safetensors")
+
+
+@pytest.mark.parametrize("keep", [0, 5, 200, -10])
+def test_a_broken_file_is_a_clear_error(tmp_path, index, keep):
+    path = tmp_path / "index.safetensors"
+    index.save(path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(UserError, match=r"index\.safetensors cannot be read as an index"):
+        ClusterIndex.load(path)
+
+
+def test_another_safetensors_file_is_not_taken_for_an_index(tmp_path):
+    save_file({"weight": torch.zeros(3)}, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"not an index.*'pt'"):
+        ClusterIndex.load(tmp_path / "model.safetensors")
+
+
+def test_an_index_file_without_one_of_its_tensors_is_a_clear_error(tmp_path, index):
+    tensors = index.tensors()
+    del tensors["variance"]
+    save_file(tensors, tmp_path / "index.safetensors", metadata={"format": "magnet-cluster-index/1"})
+    with pytest.raises(UserError, match="variance"):
+        ClusterIndex.load(tmp_path / "index.safetensors")
+
+
+def test_moving_to_a_device_keeps_the_index(index):
+    assert index.to("cpu") == index
+    assert index.to("cpu").iterations == index.iterations
+
+
+def test_its_representation_names_what_it_holds(index):
+    assert "21 clusters of 6 classes over 300 examples, d=4" in repr(index)
