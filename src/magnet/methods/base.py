@@ -1,8 +1,8 @@
 """What a method is: four answers, and the trainer asks nothing else.
 
 How are batches drawn (`sampler`, `clusters`); what is done when the representations are refreshed (`prepare` before
-training, `refresh` and `observe` during it); what is the loss of a batch (`loss`); how does a representation get a label
-(`classifier`, `scaling`, `variance`, and `logits` for a method with a head of its own).
+training, `refresh` and `observe` during it); what is the loss of a batch (`loss`); how does a representation get a
+label (`classifier`, `scaling`, `variance`, and `logits` for a method with a head of its own).
 """
 
 from collections.abc import Callable, Iterator
@@ -110,7 +110,7 @@ class Method(nn.Module):
 
     @property
     def variance(self) -> Tensor | None:
-        """The sigma^2 () that the classifiers are to use: a running one, or that of the objective; None: the index's."""
+        """The sigma^2 () that the classifiers are to use, if the method has one; else they take that of the index."""
         return None
 
     def prepare(self, space: Tensor, mean_inputs: MeanInputs) -> None:

@@ -62,4 +62,4 @@ class Magnet(ClusterMethod):
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
         """The stochastic Magnet objective."""
         output = self.objective(network(batch.inputs), batch.clusters, batch.labels)
-        return MethodLoss(output.loss, output.per_example, output.variance)
+        return MethodLoss(output.loss, output.per_example.detach(), output.variance.detach())

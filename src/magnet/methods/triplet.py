@@ -7,6 +7,7 @@ from torch import Tensor
 
 from magnet.index import ClusterIndex
 from magnet.methods.base import Batch, Classifier, MeanInputs, Method, MethodLoss, Network, Options, Setting
+from magnet.methods.distances import full_precision
 from magnet.methods.sampling import RandomBatches, generator
 
 
@@ -20,7 +21,7 @@ def triplet_loss(representations: Tensor, alpha: float) -> Tensor:
     Returns:
         (T,), one loss for each triplet.
     """
-    seed, positive, negative = representations.unflatten(0, (-1, 3)).unbind(dim=1)
+    seed, positive, negative = full_precision(representations).unflatten(0, (-1, 3)).unbind(dim=1)
     apart = (seed - positive).square().sum(dim=1) - (seed - negative).square().sum(dim=1)
     return torch.relu(apart + alpha)
 
@@ -31,6 +32,7 @@ def target_neighbours(space: Tensor, labels: Tensor, count: int) -> Tensor:
     for c in labels.unique():
         members = (labels == c).nonzero().squeeze(1)
         own = space[members].float()
+        own = own - own.mean(dim=0)  # `cdist` expands the squares, which lose digits far from the origin
         distances = torch.cdist(own, own).fill_diagonal_(torch.inf)
         nearest = distances.topk(min(count, len(members) - 1), dim=1, largest=False).indices
         targets[members, : nearest.shape[1]] = members[nearest.cpu()]

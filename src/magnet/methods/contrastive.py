@@ -1,0 +1,88 @@
+"""Contrastive loss (Hadsell, Chopra and LeCun, 2006): pairs drawn together or pushed apart."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting
+from magnet.methods.distances import full_precision
+from magnet.methods.sampling import RandomBatches, generator
+
+
+def contrastive_loss(representations: Tensor, labels: Tensor, margin: float) -> Tensor:
+    """``1/2 d^2`` of a similar pair, ``1/2 {m - d}_+^2`` of a dissimilar one; d is the distance, not its square.
+
+    Args:
+        representations: (2P, d), rows in pairs: first, mate, first, mate, ...
+        labels: (2P,); a pair is similar if its labels are equal.
+        margin: m.
+
+    Returns:
+        (P,), one loss for each pair.
+    """
+    first, mate = full_precision(representations).unflatten(0, (-1, 2)).unbind(dim=1)
+    similar = labels[0::2] == labels[1::2]
+    # The derivative of the norm at zero is taken as zero, so that two equal representations give no NaN.
+    distances = torch.linalg.vector_norm(first - mate, dim=1)
+    return torch.where(similar, (first - mate).square().sum(dim=1), torch.relu(margin - distances).square()) / 2
+
+
+class PairBatches(RandomBatches):
+    """Pairs: first members in random order, mates by turns of the same class and of another one.
+
+    A similar mate is uniform among the other examples of the class, a dissimilar one among all examples of other
+    classes. An example that is alone in its class takes a dissimilar mate in either turn.
+    """
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(
+            len(setting.labels),
+            options.batch_size // 2,
+            seed=setting.seed,
+            rank=setting.rank,
+            world_size=setting.world_size,
+        )
+        self.examples = options.batch_size
+        # Examples class by class: the own class is one stretch of them, and so, cyclically, are all others.
+        self._sorted = setting.labels.argsort(stable=True)
+        self._place = self._sorted.argsort()
+        _, own, sizes = torch.unique(setting.labels, return_inverse=True, return_counts=True)
+        self._size, self._start = sizes[own], (sizes.cumsum(0) - sizes)[own]
+
+    def __len__(self) -> int:
+        # An epoch is as many steps as for every other method: by examples seen, not by pairs.
+        return -(-self.count // (self.examples * self.world_size))
+
+    def draw(self, number: int) -> list[int]:
+        """Batch ``number``: first, mate, first, mate, ...; half of the pairs are similar."""
+        first = torch.tensor(super().draw(number))
+        uniform = torch.rand(len(first), dtype=torch.float64, generator=generator(self.seed, number, self.rank))
+        start, size = self._start[first], self._size[first]
+        # The turn goes on over the batches, so that an odd number of pairs is balanced by the next batch.
+        similar = ((number * len(first) + torch.arange(len(first))) % 2 == 0) & (size > 1)
+        within = self._place[first] - start + 1 + (uniform * (size - 1)).long()
+        beyond = start + size + (uniform * (self.count - size)).long()
+        mates = self._sorted[torch.where(similar, start + within % size, beyond % self.count)]
+        return torch.stack([first, mates], dim=1).flatten().tolist()
+
+
+class Contrastive(Method):
+    """Contrastive loss on labelled pairs; the margin is alpha.
+
+    Representations are normalised, as for triplets: a margin says something only where lengths do.
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"alpha"})
+    classifier: ClassVar[Classifier] = "knn"
+    normalised: ClassVar[bool] = True
+    reads_representations: ClassVar[bool] = False
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(setting, options)
+        self.sampler = PairBatches(setting, options)
+
+    def loss(self, network: Network, batch: Batch) -> MethodLoss:
+        """The contrastive loss; both examples of a pair share it."""
+        losses = contrastive_loss(network(batch.inputs), batch.labels, self.options.alpha)
+        return MethodLoss(losses.mean(), losses.detach().repeat_interleave(2))
