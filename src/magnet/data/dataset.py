@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from magnet.data.attributes import Attributes
+from magnet.data.cache import ImageCache
 from magnet.data.images import decode, room
 from magnet.data.listing import Listing, compact_classes
 from magnet.data.splits import PARTS, complete
@@ -63,7 +64,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         self.image_size = DEFAULT_IMAGE_SIZE
         if self.kind == "images" and isinstance(self._content, np.ndarray):
             self.image_size = min(self._content.shape[1:3])
-        self._cache: dict[int, Tensor] = {}
+        self._cache: ImageCache | None = None
 
     @classmethod
     def from_arrays(cls, X: Any, y: Any, *, seed: int = 0, validation: float = 0.0, **others: Any) -> Dataset:
@@ -108,9 +109,16 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         if size < 1:
             raise UserError(f"image size is {size}, expected a number of pixels.")
         other = copy.copy(self)
-        other.image_size, other._cache = size, {}
+        other.image_size, other._cache = size, None
         other.cache_bytes = self.cache_bytes if cache_bytes is None else cache_bytes
         return other
+
+    @property
+    def cache(self) -> ImageCache:
+        """Decoded images; made when first asked for, which must be before workers are forked if they are to share."""
+        if self._cache is None:
+            self._cache = ImageCache(len(self), self.shape, self.cache_bytes)
+        return self._cache
 
     def batch(self, indices: Tensor | np.ndarray | Sequence[int]) -> Tensor:
         """Several examples: float32 (B, d), gathered at once, or uint8 (B, 3, S, S)."""
@@ -131,16 +139,15 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
 
     def _image(self, index: int) -> Tensor:
         index = range(len(self))[index]
-        if index in self._cache:
-            return self._cache[index]
-        image = decode(self._content[index], room(self.image_size))
-        if (len(self._cache) + 1) * image.numel() <= self.cache_bytes:
-            self._cache[index] = image
-        return image
+        cached = self.cache.get(index)
+        if cached is None:
+            cached = decode(self._content[index], room(self.image_size))
+            self.cache.put(index, cached)
+        return cached
 
     def __getstate__(self) -> dict[str, Any]:
         # A DataLoader worker that is started afresh fills its own cache instead of being sent this one.
-        return {**self.__dict__, "_cache": {}}
+        return {**self.__dict__, "_cache": None}
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{len(self.indices(part))} {part}" for part in ("train", "validation", "test"))

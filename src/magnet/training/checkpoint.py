@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -13,6 +14,7 @@ from magnet.errors import UserError
 from magnet.index import ClusterIndex
 
 KEPT = 2  # the latest ones, beside the best
+PARTS = ("learner", "optimiser", "sampler")
 Values = dict[str, Any]
 
 
@@ -39,20 +41,21 @@ def save_checkpoint(
     if index is not None:
         index.save(draft / "index.safetensors")
     (draft / "progress.json").write_text(json.dumps(progress | {"step": step}, indent=1))
-    shutil.rmtree(target, ignore_errors=True)
+    _remove(target)
     draft.rename(target)
     if best:
         _replace_text(folder / "best.json", json.dumps({"checkpoint": target.name}))
     keep = {path.name for path in checkpoints(folder)[-KEPT:]} | {_named_best(folder)}
-    for path in checkpoints(folder):
+    for path in folder.glob("step-*"):
         if path.name not in keep:
-            shutil.rmtree(path)
+            _remove(path)
     return target
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """All checkpoints in a folder, earliest first."""
-    return sorted(path for path in folder.glob("step-*") if (path / "progress.json").is_file())
+    """All whole checkpoints in a folder, earliest first."""
+    files = ["progress.json", *(f"{part}.{kind}" for part in PARTS for kind in ("json", "safetensors"))]
+    return sorted(path for path in folder.glob("step-*") if all((path / name).is_file() for name in files))
 
 
 def find_checkpoint(folder: Path, which: str = "best") -> Path:
@@ -113,8 +116,20 @@ def _write(folder: Path, name: str, values: Values) -> None:
 
 
 def _read(folder: Path, name: str) -> Values:
-    plain: Values = json.loads((folder / f"{name}.json").read_text())
-    return plain | load_file(folder / f"{name}.safetensors")
+    try:
+        plain: Values = json.loads((folder / f"{name}.json").read_text())
+        return plain | load_file(folder / f"{name}.safetensors")
+    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{folder / name} cannot be read ({error}): the file is broken or cut short") from error
+
+
+def _remove(path: Path) -> None:
+    # Renamed first: a removal that is cut short must not leave something that looks like a checkpoint.
+    trash = path.with_name("trash")
+    shutil.rmtree(trash, ignore_errors=True)
+    if path.exists():
+        path.rename(trash)
+        shutil.rmtree(trash)
 
 
 def _named_best(folder: Path) -> str:

@@ -12,6 +12,13 @@ import yaml
 
 from magnet.errors import UserError
 
+CONFIG = "config.yaml"  # in a run folder
+
+
+def read_config(folder: Path) -> "TrainConfig":
+    """The configuration of a run, wherever its folder is now."""
+    return dataclasses.replace(TrainConfig.load(folder / CONFIG), out=folder)
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -25,7 +32,7 @@ class TrainConfig:
     method: str = "magnet"
     """magnet, softmax, triplet, contrastive, nca, cluster-nca, ncm or ncmc."""
     preset: str = "auto"
-    """auto (by the kind of data), vectors, images, fine-grained, or one of the paper's: paper/pets, paper/flowers,
+    """auto (by the kind of data), vectors, fine-grained, images, or one of the paper's: paper/pets, paper/flowers,
     paper/dogs, paper/imagenet-attributes, paper/hierarchy, paper/default."""
     backbone: str = "auto"
     """linear or mlp for vectors; convnet, googlenet or timm/NAME for images; auto: mlp or convnet."""
@@ -138,14 +145,19 @@ class TrainConfig:
 
     def save(self, path: Path) -> None:
         """Write as YAML."""
-        path.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True), encoding="utf-8")
+        draft = path.with_name(path.name + ".part")
+        draft.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True), encoding="utf-8")
+        draft.replace(path)
 
     @classmethod
     def load(cls, path: Path) -> "TrainConfig":
         """Read what `save` wrote."""
         if not path.is_file():
             raise UserError(f"{path.parent} is not a run: it has no {path.name}")
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        try:
+            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except yaml.YAMLError as error:
+            raise UserError(f"{path} cannot be read as YAML: {' '.join(str(error).split())}") from error
         if not isinstance(values, dict):
             raise UserError(f"{path} does not hold settings but {type(values).__name__}")
         return cls.from_dict(values)
@@ -153,7 +165,7 @@ class TrainConfig:
     def check(self) -> None:
         """Raise a UserError that names the first setting that makes no sense."""
         at_least: dict[str, float] = {
-            "epochs": 0, "steps": 0, "momentum": 0, "weight_decay": 0, "clip": 0, "clusters_per_class": 1,
+            "seed": 0, "epochs": 0, "steps": 0, "momentum": 0, "weight_decay": 0, "clip": 0, "clusters_per_class": 1,
             "clusters_per_batch": 2, "examples_per_cluster": 1, "target_neighbours": 1, "neighbours": 1,
             "refresh_every": 0, "dim": 0, "hidden": 0, "warm_start_epochs": 0, "image_size": 0, "rescale": 0,
             "test_draws": 1, "validation": 0, "validate_every": 1, "patience": 0, "checkpoint_every": 1,
@@ -170,9 +182,5 @@ class TrainConfig:
                 raise UserError(f"--{name} must be below {below:g}; found {getattr(self, name)}")
         if self.impostor_fraction > 1:
             raise UserError(f"--impostor-fraction must be at most 1; found {self.impostor_fraction}")
-        if self.patience and not self.validation:
-            raise UserError(
-                "--patience needs validation data: give --validation 0.1 too, or data with a validation part"
-            )
         if self.warm_start and self.warm_start_epochs:
             raise UserError("--warm-start and --warm-start-epochs exclude each other: give one of them")

@@ -1,6 +1,7 @@
 """Numbers that reveal a broken run: what batches are made of, and how much the index moves."""
 
 from collections import Counter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,3 +48,12 @@ class BatchWatch:
         histogram = {str(label): count for label, count in sorted(self.impostors.items())}
         self.seeds, self.impostors = set(), Counter()
         return {"seed_coverage": round(coverage, 4), "impostor_classes": histogram}
+
+    def state(self) -> dict[str, object]:
+        """What has been seen since the last looks, as plain values."""
+        return {"seeds": sorted(self.seeds), "impostors": sorted(self.impostors.items()), "distinct": self.distinct}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a saved `state`."""
+        self.seeds, self.impostors = set(state["seeds"]), Counter(dict(state["impostors"]))
+        self.distinct = list(state["distinct"])

@@ -2,7 +2,7 @@
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from magnet.clustering import kmeans_per_class
 from magnet.index import ClusterIndex
@@ -24,6 +24,18 @@ def gather_rows(rows: Tensor, world_size: int) -> Tensor:
     parts = [torch.empty_like(padded) for _ in range(world_size)]
     dist.all_gather(parts, padded)
     return torch.cat([part[: int(n)] for part, n in zip(parts, counts, strict=True)]).to(home)
+
+
+def anyone(flag: bool, world_size: int) -> bool:
+    """Whether the flag is up on any rank."""
+    return bool(gather_rows(torch.tensor([int(flag)]), world_size).any())
+
+
+def share_buffers(module: nn.Module, world_size: int) -> None:
+    """Give all ranks the buffers of rank 0: what a rank adds to a running average is its own."""
+    if world_size > 1:
+        for buffer in module.buffers():
+            dist.broadcast(buffer, 0)
 
 
 def share_classes(labels: Tensor, world_size: int) -> Tensor:

@@ -13,11 +13,12 @@ class Journal:
     def __init__(self, folder: Path, *, resume_at: int | None = None, tensorboard: bool = False) -> None:
         self.path = folder / "metrics.jsonl"
         kept = [] if resume_at is None else [r for r in read_journal(folder) if r["step"] <= resume_at]
+        kept = [record for record in kept if record["kind"] != "time"]  # written once, at the end, over all sessions
         draft = self.path.with_name(self.path.name + ".part")
         draft.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
         draft.replace(self.path)
         self._file = self.path.open("a", encoding="utf-8")
-        self._board = _board(folder) if tensorboard else None
+        self._board = _board(folder, resume_at) if tensorboard else None
 
     def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """Note ``values`` under a kind: train, refresh, validation, time."""
@@ -48,9 +49,9 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _board(folder: Path) -> Any:
+def _board(folder: Path, resume_at: int | None) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise UserError("--tensorboard needs TensorBoard: pip install 'magnet[tensorboard]'") from error
-    return SummaryWriter(str(folder / "tensorboard"))
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=None if resume_at is None else resume_at + 1)

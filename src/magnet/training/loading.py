@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from magnet.data import Dataset as Data
+from magnet.errors import UserError
 
 PASS_BATCH = {"vectors": 4096, "images": 64}
 
@@ -31,13 +32,12 @@ def batches(data: Data, rows: Tensor, drawn: Iterable[list[int]], workers: int) 
             chosen = torch.tensor(places)
             yield chosen, data.batch(rows[chosen])
     else:
+        _ = data.cache  # made here, so that the workers share it
         # Two batches ahead for each worker: at most the eight after which a sampler's losses take effect.
-        yield from DataLoader(
-            _Rows(data, rows),
-            batch_sampler=drawn,
-            num_workers=workers,
-            prefetch_factor=2,
-        )
+        try:
+            yield from DataLoader(_Rows(data, rows), batch_sampler=drawn, num_workers=workers, prefetch_factor=2)
+        except UserError as error:  # comes with the worker's traceback as its text
+            raise UserError(str(error).rpartition("UserError: ")[2].strip()) from None
 
 
 def in_order(data: Data, rows: Tensor, workers: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from magnet.evaluation.errors import classification_error
 from magnet.index import ClusterIndex
+from magnet.methods.sampling import generator
 from magnet.training.checkpoint import (
     find_checkpoint,
     load_index,
@@ -29,7 +30,7 @@ from magnet.training.checkpoint import (
 )
 from magnet.training.diagnostics import BatchWatch, churn
 from magnet.training.display import Display
-from magnet.training.distribution import gather_rows, share_classes, shared_index
+from magnet.training.distribution import anyone, gather_rows, share_buffers, share_classes, shared_index
 from magnet.training.embed import embed, settle_batchnorm
 from magnet.training.journal import Journal
 from magnet.training.loading import batches
@@ -37,6 +38,7 @@ from magnet.training.refreshes import keep_refresh
 from magnet.training.workbench import Workbench
 
 LOG_EVERY = 20
+LARGEST_WEIGHT = 1e15  # beyond it the squares of representations overflow
 
 
 class Trainer:
@@ -60,8 +62,9 @@ class Trainer:
         self.watch = BatchWatch(bench.labels)
         self.index: ClusterIndex | None = None
         self.stream: Iterator[tuple[Tensor, Tensor]] = iter(())
-        self.interrupted = False
-        self.step = 0
+        self.interrupted = False  # a signal came to this process
+        self.stopping = False  # one came to any process, as agreed at the last boundary
+        self.step, self.saved_at = 0, -1
         self.progress: dict[str, Any] = {
             "refreshed_at": -1, "best_error": None, "since_best": 0, "seconds": {}, "finished": False,
         }  # fmt: skip
@@ -83,9 +86,13 @@ class Trainer:
                     self.method.prepare(self._input_space(), self._mean_inputs)
                 while True:
                     self._boundary()
-                    if self.step >= self.total or self.progress["finished"] or self.interrupted:
+                    if self.step >= self.total or self.progress["finished"] or self.stopping:
                         break
                     self._step()
+        except ValueError as error:
+            if all(bool((p.abs() < LARGEST_WEIGHT).all()) for p in self.learner.parameters()):
+                raise
+            raise self._diverged("the weights grew without bounds") from error
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -98,9 +105,9 @@ class Trainer:
         places, raw = self._next_batch()
         device, config = self.fabric.device, self.config
         labels, clusters = self.bench.labels[places], self.method.clusters(places)
-        chance = (config.seed * 1_000_003 + self.step) * 1_000_003 + self.fabric.global_rank
-        torch.manual_seed(chance)  # dropout draws from the global generator
-        inputs = self.bench.views.train(raw.to(device), torch.Generator().manual_seed(chance + 1))
+        now = (config.seed, self.step, self.fabric.global_rank)
+        torch.manual_seed(generator(*now, 0).initial_seed())  # dropout draws from the global generator
+        inputs = self.bench.views.train(raw.to(device), generator(*now, 1))
         rate = self._rate()
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["factor"]
@@ -110,9 +117,11 @@ class Trainer:
         if config.clip:
             self.fabric.clip_gradients(self.model, self.stepper, max_norm=config.clip)
         self.stepper.step()
-        losses = output.per_example.detach()
-        self.method.sampler.update(gather_rows(places, self.world), gather_rows(losses.cpu(), self.world))
         self.step += 1
+        losses = gather_rows(output.per_example.detach().cpu(), self.world)
+        if not bool(losses.isfinite().all()):
+            raise self._diverged(f"the loss became {float(losses.mean())}")
+        self.method.sampler.update(gather_rows(places, self.world), losses)
 
         self.watch.see(labels, clusters, self.method.wants_index)
         self._spent("training", start)
@@ -121,11 +130,6 @@ class Trainer:
             "active": float((losses > 0).float().mean()),
             "sigma": None if output.variance is None else math.sqrt(float(output.variance.detach())),
         }
-        if not math.isfinite(values["loss"] or 0.0):
-            raise FloatingPointError(
-                f"the loss became {values['loss']} at step {self.step}: lower --learning-rate or give --clip 1; "
-                f"the last checkpoint is in {self.folder / 'checkpoint'}"
-            )
         self.display.step(self.step, values | {"error": self.progress.get("error")})
         if self.journal and (self.step % LOG_EVERY == 0 or self.step == self.total):
             self.journal.write("train", self.step, values | {"rate": rate} | self.watch.report())
@@ -133,6 +137,7 @@ class Trainer:
     def _boundary(self) -> None:
         """What is due before step number ``self.step``."""
         step, config = self.step, self.config
+        self.stopping = anyone(self.interrupted, self.world)
         epoch_end = step > 0 and step % self.epoch_steps == 0
         last = step >= self.total
         refresh = (
@@ -148,9 +153,9 @@ class Trainer:
         if epoch_end or last:
             self.display.epoch(step)
         due = epoch_end and (step // self.epoch_steps) % config.checkpoint_every == 0
-        if step > 0 and (due or last or validate or self.interrupted or self.progress["finished"]):
-            if last:
-                self.progress["finished"] = True
+        due = due or validate or self.stopping or self.progress["finished"]
+        if self.saved_at != step and (last or (step > 0 and due)):
+            self.progress["finished"] |= last
             self._save(best=bool(validate and self.progress["since_best"] == 0))
 
     def _look_at_everything(self, refresh: bool, validate: bool) -> None:
@@ -160,8 +165,7 @@ class Trainer:
         at = {"device": self.fabric.device, "workers": bench.workers}
         seed = config.seed * 1_000_003 + self.step
         settle_batchnorm(self.learner, bench.data, bench.train, bench.views, **at, seed=seed)  # type: ignore[arg-type]
-        for buffer in self.learner.network.buffers():
-            self.fabric.broadcast(buffer)
+        share_buffers(self.learner, self.world)
         rule = self.method.classifier if validate else ""
         if not refresh and rule not in ("knc", "knn"):
             representations = None
@@ -171,6 +175,8 @@ class Trainer:
                     self.learner, bench.data, bench.train[self.mine], bench.views, **at,  # type: ignore[arg-type]
                     report=lambda done, total: self.display.busy("embedding", done, total),
                 )  # fmt: skip
+        self.method.observe(self.learner.eval().represent)
+        self.learner.train()
         index, everything = None, None
         self._spent("embedding", start)
         start = time.perf_counter()
@@ -247,6 +253,8 @@ class Trainer:
         return float(self.config.learning_rate * self.config.annealing ** (self.step // self.epoch_steps))
 
     def _save(self, best: bool) -> None:
+        self.saved_at = self.step
+        self.progress["watch"] = self.watch.state()
         if self.fabric.is_global_zero:
             save_checkpoint(
                 self.folder / "checkpoint", self.step, learner=self.learner, optimiser=self.optimiser,
@@ -257,7 +265,8 @@ class Trainer:
     def _restore(self) -> None:
         checkpoint = find_checkpoint(self.folder / "checkpoint", "last")
         self.progress = read_progress(checkpoint)
-        self.step = int(self.progress.pop("step"))
+        self.step = self.saved_at = int(self.progress.pop("step"))
+        self.watch.restore(self.progress["watch"])
         load_learner(checkpoint, self.learner)
         load_optimiser(checkpoint, self.optimiser)
         self.index = load_index(checkpoint)
@@ -287,6 +296,12 @@ class Trainer:
     def _spent(self, what: str, start: float) -> None:
         seconds = self.progress["seconds"]
         seconds[what] = seconds.get(what, 0.0) + time.perf_counter() - start
+
+    def _diverged(self, what: str) -> FloatingPointError:
+        return FloatingPointError(
+            f"{what} at step {self.step}: lower --learning-rate or give --clip 1; "
+            f"the last checkpoint is in {self.folder / 'checkpoint'}"
+        )
 
     def _interrupt(self, number: int, frame: object) -> None:
         if self.interrupted:  # a second time: at once

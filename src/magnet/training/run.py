@@ -1,19 +1,25 @@
 """A run that has been trained: its network, its classifiers, its data."""
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from magnet.classify import SoftNeighbours
 from magnet.data import Dataset
 from magnet.errors import UserError
+from magnet.evaluation.errors import soft_rule
 from magnet.index import ClusterIndex
 from magnet.training.checkpoint import find_checkpoint, load_learner, read_progress
+from magnet.training.config import CONFIG, read_config
 from magnet.training.embed import Report, embed
-from magnet.training.train import CONFIG, read_config
-from magnet.training.workbench import make_workbench
+from magnet.training.loading import PASS_BATCH
+from magnet.training.memory import Memory, forget_others, memory_key
+from magnet.training.workbench import make_workbench, open_for
 
 
 class Run:
@@ -24,19 +30,38 @@ class Run:
         which: "best" (by validation; the last where there was none) or "last".
         device: where to compute; "auto" takes a GPU if there is one.
         test_draws: instead of the run's own.
+        need_data: False: the training data may stay closed, or be gone, if the run remembers what it learnt of it
+            (in ``cache/``, since it was last evaluated or used).
+        data: stands in for what the configuration names, for a caller that has opened it already.
+        report: told how many examples are embedded, of how many.
     """
 
-    def __init__(self, folder: Path, *, which: str = "best", device: str = "auto", test_draws: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        which: Literal["best", "last"] = "best",
+        device: str = "auto",
+        test_draws: int = 0,
+        need_data: bool = True,
+        data: Dataset | None = None,
+        report: Report | None = None,
+    ) -> None:
         if not (folder / CONFIG).is_file():
             raise UserError(f"{folder} is not a run: it has no {CONFIG}. Train one with `magnet train --out {folder}`")
-        self.folder = folder
+        self.folder, self.report = folder, report
         self.config = read_config(folder)
         if test_draws:
             self.config = replace(self.config, test_draws=test_draws)
         self.checkpoint = find_checkpoint(folder / "checkpoint", which)
         self.step = int(read_progress(self.checkpoint)["step"])
         self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-        self.bench = make_workbench(self.config, fresh=False)
+        self._key = memory_key(self.checkpoint, self.config)
+        self._remembered = Memory.load(self._memory_file, self._key)
+        self.opened = True
+        if data is None and self._remembered is not None and not need_data:
+            data, self.opened = self._remembered.stand_in(self.config.data, self.config.image_size), False
+        self.bench = make_workbench(self.config, data=self._open() if data is None else data, fresh=False)
         self.learner = self.bench.learner
         load_learner(self.checkpoint, self.learner)
         self.learner.to(self.device).eval()
@@ -44,25 +69,65 @@ class Run:
     @property
     def data(self) -> Dataset:
         """The data that the run was trained on."""
+        if not self.opened:
+            raise UserError(f"the data of {self.folder} was left closed: open the run with need_data=True")
         return self.bench.data
 
-    def embed(
-        self, rows: Tensor, data: Dataset | None = None, *, test: bool = False, report: Report | None = None
-    ) -> Tensor:
-        """Representations (n, d) of examples of the run's own or other data."""
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes that the run knows, by id."""
+        return self.bench.data.classes
+
+    def embed(self, rows: Tensor, data: Dataset | None = None, *, test: bool = False) -> Tensor:
+        """Representations (n, d) of examples of the run's own or other data, on the CPU."""
+        data = self.data if data is None else data
+        workers = min(self.bench.workers, len(rows) // PASS_BATCH[data.kind])  # none for a handful of photos
         return embed(
-            self.learner, data or self.data, rows, self.bench.views, device=self.device, workers=self.bench.workers,
-            test=test, seed=self.config.seed, report=report,
+            self.learner, data, rows, self.bench.views, device=self.device, workers=workers,
+            test=test, seed=self.config.seed, report=self.report,
         )  # fmt: skip
 
     @cached_property
+    def memory(self) -> Memory:
+        """The training part under the run's weights: computed once, then kept in the run folder."""
+        known = self._remembered
+        if known is not None and (not self.opened or known.fits(self.data, self.bench.train)):
+            return known
+        representations = self.embed(self.bench.train)
+        index = ClusterIndex.fit(
+            representations, self.bench.labels, self.config.clusters_per_class, seed=self.config.seed
+        )
+        memory = Memory.of(self.data, self.bench.train, representations, index)
+        with suppress(OSError):  # a run on a read-only or full disk can be used all the same
+            memory.save(self._memory_file, self._key)
+            forget_others(self._memory_file.parent, self.checkpoint.parent)
+        return memory
+
+    @property
     def references(self) -> Tensor:
         """Representations (N, d) of the training part."""
-        return self.embed(self.bench.train)
+        return self.memory.representations
 
-    @cached_property
+    @property
     def index(self) -> ClusterIndex:
         """The clusters of the training part under the final weights."""
-        return ClusterIndex.fit(
-            self.references, self.bench.labels, self.config.clusters_per_class, seed=self.config.seed
+        return self.memory.index
+
+    def rule(self, name: Literal["knc", "knn"]) -> SoftNeighbours:
+        """kNC over the clusters of the training part or soft kNN over its examples, with one lengthscale for both."""
+        return soft_rule(
+            self.learner.method, name, self.index, self.references, self.bench.labels, self.config.neighbours
         )
+
+    @property
+    def _memory_file(self) -> Path:
+        return self.folder / "cache" / f"{self.checkpoint.name}.safetensors"
+
+    def _open(self) -> Dataset:
+        try:
+            return open_for(self.config)
+        except UserError as error:
+            raise UserError(
+                f"the data that {self.folder} was trained on cannot be opened ({error}). "
+                f"If it has moved, change `data` in {self.folder / CONFIG}; relative paths start where you are now"
+            ) from error

@@ -12,12 +12,10 @@ from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.methods import method_class
 from magnet.training.checkpoint import checkpoints, find_checkpoint
-from magnet.training.config import TrainConfig
+from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.display import Display
 from magnet.training.loop import Trainer
 from magnet.training.workbench import Workbench, complete, make_workbench, open_for
-
-CONFIG = "config.yaml"
 
 
 def train(
@@ -39,33 +37,35 @@ def train(
     config = complete(config, data)
     if data.kind == "images":
         data = data.with_image_size(config.image_size)
+    if config.patience and not len(data.indices("validation")):
+        raise UserError("--patience needs validation data: give --validation 0.1 too, or data with a validation part")
     folder = _folder(config, data, resume)
     config = replace(config, out=folder)
     fabric = _fabric(config)
     fabric.launch()
+    fabric.barrier()  # all have looked at the folder before one writes to it
     started = resume and bool(checkpoints(folder / "checkpoint"))
-    if fabric.is_global_zero:
+    bench = make_workbench(config, data=data, rank=fabric.global_rank, world_size=fabric.world_size, fresh=not started)
+    if config.warm_start and not started:
+        _take_network(bench, config.warm_start)
+    if fabric.is_global_zero:  # nothing is written before all settings have been seen to work
         folder.mkdir(parents=True, exist_ok=True)
         config.save(folder / CONFIG)
-    bench = make_workbench(config, data=data, rank=fabric.global_rank, world_size=fabric.world_size, fresh=not started)
-    if not started:
-        _warm_start(bench, folder, resume=resume, console=console, silent=silent)
+    if config.warm_start_epochs and not started:
+        _take_network(bench, _train_softmax(bench, folder / "warm-start", resume, console, silent))
     title = f"{config.method} on {data.name}"
     silent = silent or not fabric.is_global_zero
     with Display(title, quiet=config.quiet, silent=silent, console=console) as display:
         trainer = Trainer(bench, fabric, display, folder, resume=started)
         display.set_total(trainer.total)
         trainer.run()
-    if trainer.interrupted:
+    if trainer.interrupted or trainer.stopping:
+        if trainer.progress["finished"]:
+            raise KeyboardInterrupt(f"stopped after the last step; the run in {folder} is complete")
         raise KeyboardInterrupt(
             f"stopped at step {trainer.step} of {trainer.total}; go on: magnet train --resume {folder}"
         )
     return folder
-
-
-def read_config(folder: Path) -> TrainConfig:
-    """The configuration of a run, wherever its folder is now."""
-    return replace(TrainConfig.load(folder / CONFIG), out=folder)
 
 
 def _folder(config: TrainConfig, data: Dataset, resume: bool) -> Path:
@@ -96,24 +96,26 @@ def _fabric(config: TrainConfig) -> Fabric:
     )
 
 
-def _warm_start(bench: Workbench, folder: Path, *, resume: bool, console: Console | None, silent: bool) -> None:
-    """Take the network of a partly trained softmax net, given or trained now for a few epochs."""
-    config = bench.config
-    source = config.warm_start
-    if config.warm_start_epochs:
-        source = folder / "warm-start"
-        softmax = replace(
-            config, method="softmax", out=source, epochs=config.warm_start_epochs, steps=0, warm_start_epochs=0,
-            validation=0.0, patience=0, keep_refreshes=0, evaluate=False,
-        )  # fmt: skip
-        again = resume and (source / CONFIG).exists()
-        train(softmax, resume=again, data=bench.data, console=console, silent=silent)
-    if source is None:
-        return
+def _train_softmax(bench: Workbench, folder: Path, resume: bool, console: Console | None, silent: bool) -> Path:
+    """A few epochs of softmax on the same data: the network that a warm start takes."""
+    config = replace(
+        bench.config, method="softmax", out=folder, epochs=bench.config.warm_start_epochs, steps=0,
+        warm_start_epochs=0, validation=0.0, patience=0, keep_refreshes=0, evaluate=False,
+    )  # fmt: skip
+    again = resume and (folder / CONFIG).exists()
+    try:
+        return train(config, resume=again, data=bench.data, console=console, silent=silent)
+    except KeyboardInterrupt:
+        message = f"stopped during the warm start; go on: magnet train --resume {folder.parent}"
+        raise KeyboardInterrupt(message) from None
+
+
+def _take_network(bench: Workbench, source: Path) -> None:
+    """Start from the network of a softmax run, without its head."""
     checkpoint = find_checkpoint(source / "checkpoint", "last")
     saved = load_file(checkpoint / "learner.safetensors")
     weights = {k.removeprefix("network."): v for k, v in saved.items() if k.startswith("network.")}
     try:
         bench.learner.network.load_state_dict(weights)
     except RuntimeError as error:
-        raise UserError(f"the network of {source} does not fit --backbone {config.backbone}: {error}") from error
+        raise UserError(f"the network of {source} does not fit --backbone {bench.config.backbone}: {error}") from error

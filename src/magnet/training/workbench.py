@@ -1,12 +1,13 @@
 """Everything that a run needs, made from its configuration: data, network, method, views."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from magnet.backbones import VectorBackbone, build, freeze, load_weights
-from magnet.data import Dataset, open_data
+from magnet.data import SOURCES, Dataset, open_data
 from magnet.errors import UserError
 from magnet.methods import Options, Setting, method_class
 from magnet.training.config import TrainConfig
@@ -36,15 +37,23 @@ class Workbench:
 
 
 def open_for(config: TrainConfig) -> Dataset:
-    """The data of a run, decoded for its image size."""
+    """The data of a run, decoded for its image size where that is known already."""
     data = open_data(config.data, seed=config.seed, validation=config.validation, on_bad_image=config.bad_images)
-    return data.with_image_size(config.image_size) if data.kind == "images" else data
+    return data.with_image_size(config.image_size) if data.kind == "images" and config.image_size else data
+
+
+def absolute(spec: str) -> str:
+    """What --data names, as it can be found from any folder."""
+    name, colon, folder = spec.partition(":")
+    if colon and name in SOURCES:
+        return f"{name}:{Path(folder).expanduser().absolute()}"
+    path = Path(spec).expanduser()
+    return str(path.absolute()) if path.exists() else spec
 
 
 def complete(config: TrainConfig, data: Dataset) -> TrainConfig:
     """The configuration with every "auto" decided by the data, as it is written into the run."""
-    from dataclasses import replace
-
+    config = replace(config, data=absolute(config.data))
     if config.backbone == "auto":
         config = replace(config, backbone="mlp" if data.kind == "vectors" else "convnet")
     if data.kind == "images" and not config.image_size:
@@ -69,6 +78,8 @@ def make_workbench(
             f"{config.data}: the training part holds {len(train)} examples of {len(labels.unique())} class(es); "
             "at least two classes are needed"
         )
+    if len(labels.unique()) < world_size:
+        raise UserError(f"{world_size} processes share the classes among them: there are {len(labels.unique())} only")
     backbone = config.backbone if fresh else config.backbone.removesuffix("@pretrained")
     shape = data.shape if data.kind == "vectors" else (3, config.image_size, config.image_size)
     network = build(

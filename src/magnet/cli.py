@@ -1,0 +1,75 @@
+"""The one place where the commands are listed. Each is a module of `magnet.commands` with a ``main(arguments)``.
+
+Nothing here imports torch, so that help is there at once.
+"""
+
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+
+from magnet import __version__
+from magnet.errors import UserError
+
+COMMANDS = {
+    "demo": "train softmax, triplet and Magnet on digits and show the result (under two minutes)",
+    "data": "list the benchmark sets, look at data, download a set",
+    "train": "train a representation on labelled images or vectors",
+    "evaluate": "errors of a run on its test part or on other data",
+    "embed": "write the representations of images or vectors to an .npz",
+    "classify": "label, probability and nearest clusters of photos or vectors",
+    "search": "the training examples nearest to a photo or vector",
+    "tune": "random search of the settings, judged on validation data",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 0, 1 for a failure, 2 for wrong input, 130 when interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    if words[0] == "--version":
+        print(f"magnet {__version__}")
+        return 0
+    name, *rest = words
+    if name not in COMMANDS:
+        close = get_close_matches(name, COMMANDS, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        return _complain(f"there is no command {name!r}.{hint} There are: {', '.join(COMMANDS)}")
+    try:
+        import_module(f"magnet.commands.{name}").main(rest)
+    except UserError as error:
+        return _complain(str(error))
+    except FloatingPointError as error:
+        return _complain(str(error), 1)
+    except KeyboardInterrupt as stop:
+        return _complain(str(stop) or "interrupted", 130)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stderr.close()
+        return 0
+    return 0
+
+
+def _overview() -> str:
+    lines = [f"  {name:<10} {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "magnet: metric learning with adaptive density discrimination",
+            "",
+            "usage: magnet COMMAND [OPTIONS]      (magnet COMMAND --help tells more, with examples)",
+            "",
+            *lines,
+            "",
+            "example: magnet train --data photos/ --out runs/photos && magnet evaluate runs/photos",
+        ]
+    )
+
+
+def _complain(text: str, code: int = 2) -> int:
+    print(f"magnet: {text}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

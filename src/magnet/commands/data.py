@@ -1,0 +1,139 @@
+"""magnet data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+from rich.console import Console
+
+from magnet.commands.options import read_options
+from magnet.commands.screen import plain, table
+from magnet.errors import UserError
+
+if TYPE_CHECKING:
+    from magnet.data import Dataset
+
+HELP = """usage: magnet data                        list the benchmark sets
+       magnet data look SPEC              what is in a folder, a CSV, an .npz or a benchmark set
+       magnet data fetch NAME --to FOLDER download a benchmark set, checked and unpacked
+
+examples:
+  magnet data look photos/
+  magnet data look pets:oxford-iiit-pet
+  magnet data fetch flowers --to flowers && magnet train --data flowers:flowers"""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The options of `magnet data look`."""
+
+    spec: tyro.conf.Positional[str]
+    """What to look at, written as for --data of `magnet train`."""
+    seed: int = 0
+    """Of the split, where the data has none of its own."""
+    validation: float = 0.0
+    """Fraction of the training part kept for validation."""
+    bad_images: Literal["error", "skip"] = "skip"
+    """skip: decode all images once and list those that cannot be read; error: do not decode."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """The options of `magnet data fetch`."""
+
+    name: tyro.conf.Positional[str]
+    """A benchmark set."""
+    to: Path
+    """The folder to put it in."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """List, look or fetch."""
+    if not arguments:
+        _list(Console(highlight=False))
+    elif arguments[0] in ("-h", "--help", "help"):
+        print(HELP)
+    elif arguments[0] == "look":
+        look(read_options(Look, "data look", "What is in a data set.", arguments[1:]), Console(highlight=False))
+    elif arguments[0] == "fetch":
+        _fetch(read_options(Fetch, "data fetch", "Download a benchmark set.", arguments[1:]))
+    else:
+        close = get_close_matches(arguments[0], ("look", "fetch"), n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise UserError(f"magnet data does not know {arguments[0]!r}.{hint} It knows look and fetch")
+
+
+def _list(console: Console) -> None:
+    from magnet.data import describe
+
+    sets = table("set", "classes", "examples", "what", right=("classes", "examples"), whole=("set",))
+    for row in describe():
+        what = plain(row["title"], f"link {row['url']}").append(f"\nlicence: {row['licence']}", "dim")
+        sets.add_row(plain(row["name"]), f"{row['classes']:,}", f"{row['images']:,}", what)
+    console.print(sets)
+    console.print(
+        "\nUse one as --data NAME:FOLDER, or --data digits.\n"
+        "Download one: magnet data fetch NAME --to FOLDER. See what is in one: magnet data look SPEC."
+    )
+
+
+def look(options: Look, console: Console) -> None:
+    """Tell what is in a data set."""
+    from magnet.data import open_data
+
+    data = open_data(options.spec, seed=options.seed, validation=options.validation, on_bad_image=options.bad_images)
+    facts = table("", "", whole=())
+    facts.show_header = False
+    for name, value in _facts(data).items():
+        facts.add_row(name, plain(value))
+    console.print(plain(data.name, "bold"), facts, sep="\n")
+    for path, reason in data.skipped[:10]:
+        console.print(plain(f"  cannot be read: {path}: {reason}", "yellow"))
+
+
+def _facts(data: "Dataset") -> dict[str, str]:
+    counts = data.labels.bincount(minlength=len(data.classes))
+    small, large = int(counts.argmin()), int(counts.argmax())
+    parts = {part: len(data.indices(part)) for part in ("train", "validation", "test")}
+    size = f" of {data.shape[0]:,} numbers" if data.kind == "vectors" else ""
+    facts = {
+        "examples": f"{len(data):,} {data.kind}{size}",
+        "classes": f"{len(data.classes):,}: {', '.join(data.classes[:5])}{', ...' if len(data.classes) > 5 else ''}",
+        "smallest class": f"{data.classes[small]}, {int(counts[small]):,}",
+        "largest class": f"{data.classes[large]}, {int(counts[large]):,}",
+        "split": ", ".join(f"{count:,} {part}" for part, count in parts.items()),
+    }
+    if data.attributes is not None:
+        names = data.attributes.names
+        known = f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
+        facts["attributes"] = f"{len(names)} by {data.attributes.level}: {known}"
+    if data.skipped:
+        facts["skipped"] = f"{len(data.skipped)} files that cannot be read as images"
+    return facts
+
+
+def _fetch(options: Fetch) -> None:
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+    from magnet.data.fetch import fetch
+
+    columns = (TextColumn("{task.description}"), BarColumn(20), DownloadColumn(), TransferSpeedColumn())
+    bar = Progress(*columns, console=Console(stderr=True))
+    tasks: dict[str, TaskID] = {}
+
+    def told(file: str, done: int, total: int) -> None:
+        if not tasks:
+            bar.start()
+        if file not in tasks:
+            tasks[file] = bar.add_task(file)
+        bar.update(tasks[file], completed=done, total=total or None)
+
+    try:
+        folder = fetch(options.name, options.to, told)
+    finally:
+        if tasks:
+            bar.stop()
+    print(f"{options.name} is in {folder}: use it as --data {options.name}:{folder}")

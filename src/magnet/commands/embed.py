@@ -1,0 +1,96 @@
+"""magnet embed."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from magnet.commands.arguments import RunFolder
+from magnet.commands.options import read_options
+from magnet.commands.screen import progress
+from magnet.errors import UserError
+
+HELP = """Write the representations of labelled images or vectors to an .npz.
+
+It holds X (n, d), y, classes, name and, with all parts in it, split; it can be given to --data again. The data need
+not have the classes that the run was trained on.
+
+examples:
+  magnet embed runs/photos --data photos/ --out photos.npz
+  magnet embed runs/photos --data pets:oxford-iiit-pet --part test --out test.npz
+"""
+
+
+@dataclass(frozen=True)
+class Embed:
+    """The options of `magnet embed`."""
+
+    run: RunFolder
+    data: str
+    """What to embed, written as for `magnet train`."""
+    out: Path
+    """The .npz to write."""
+    part: Literal["train", "validation", "test", "all"] = "all"
+    """Which part of the data."""
+    checkpoint: Literal["best", "last"] = "best"
+    """best: by validation, or the last where there was none."""
+    test_draws: int = 1
+    """Augmented views to average for each image (1: the centre view)."""
+    force: bool = False
+    """Overwrite the file."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Embed and write."""
+    options = read_options(Embed, "embed", HELP, arguments)
+    if options.out.suffix.lower() != ".npz":
+        raise UserError(f"--out {options.out} must end in .npz")
+    if options.out.is_dir() or (options.out.exists() and not options.force):
+        raise UserError(f"{options.out} exists already: give another --out, or --force to overwrite it")
+    if options.test_draws < 1:
+        raise UserError(f"--test-draws must be at least 1; found {options.test_draws}")
+
+    import numpy as np
+
+    from magnet.commands.inputs import open_run
+    from magnet.evaluation.matching import open_like
+
+    with progress("embedding") as report:
+        run = open_run(
+            options.run,
+            which=options.checkpoint,
+            test_draws=options.test_draws,
+            need_data=False,
+            report=report,
+        )
+        data = open_like(run, options.data)
+        rows = data.indices(options.part)
+        if not len(rows):
+            raise UserError(f"{data.spec} has no {options.part} part")
+        arrays: dict[str, Any] = {
+            "X": run.embed(rows, data, test=True).numpy(),
+            "y": data.labels[rows].numpy(),
+            "classes": np.array(data.classes),
+            "name": np.array([data.names[i] for i in rows.tolist()]),
+        }
+    if options.part == "all":  # one part alone is no split: whoever reads the file makes a new one
+        arrays["split"] = data.split
+    _write(options.out, arrays)
+    print(f"{len(rows)} representations of {arrays['X'].shape[1]} dimensions are in {options.out}")
+
+
+def _write(path: Path, arrays: dict[str, Any]) -> None:
+    """Write an .npz whole or not at all."""
+    import numpy as np
+
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as file:
+            np.savez(file, **arrays)
+        draft.replace(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error}") from error
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,100 @@
+"""magnet evaluate."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rich.console import Console
+
+from magnet.commands.arguments import RunFolder
+from magnet.commands.options import read_options
+from magnet.commands.screen import percent, plain, progress, table
+
+HELP = """Errors of a run on the test part of its own data, or on other data.
+
+Other data must be of the same kind; its classes are matched with those of the run by name. Without a test part of its
+own, the same share is split off as in training: give --part all to evaluate all of it.
+
+examples:
+  magnet evaluate runs/photos
+  magnet evaluate runs/photos --data more-photos/ --part all
+  magnet evaluate runs/photos --json | jq .knc.error
+"""
+
+NAMES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """The options of `magnet evaluate`."""
+
+    run: RunFolder
+    data: str = ""
+    """Other data than the run's own, written as for `magnet train`."""
+    part: Literal["train", "validation", "test", "all"] = "test"
+    """Which part of the data."""
+    checkpoint: Literal["best", "last"] = "best"
+    """best: by validation, or the last where there was none."""
+    test_draws: int = 0
+    """Augmented views to average for each image (0: as many as the run says; 1: the centre view)."""
+    json: bool = False
+    """Print JSON, errors as fractions."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Evaluate a run and show the result."""
+    options = read_options(Evaluate, "evaluate", HELP, arguments)
+
+    from magnet.commands.inputs import open_run
+    from magnet.evaluation.evaluate import evaluate
+
+    with progress("embedding") as report:
+        run = open_run(
+            options.run,
+            which=options.checkpoint,
+            test_draws=options.test_draws,
+            need_data=not options.data,
+            report=report,
+        )
+        result = evaluate(run, options.data or None, options.part)
+    if options.json:
+        print(json.dumps(result, indent=1))
+    else:
+        show(result, Console(highlight=False))
+
+
+def show(result: dict[str, Any], console: Console) -> None:
+    """The result of an evaluation for people."""
+    console.print(
+        plain(f"{result['n']} examples of {result['data']} ({result['split']})", "bold"),
+        plain(f"  {result['method']}, step {result['step']}, {result['run']}", "dim"),
+        sep="\n",
+    )
+    if result["seen"]:
+        console.print(
+            f"  {result['seen']} of them are training examples, which the classifiers are made of", style="yellow"
+        )
+    if result["left_out"]:
+        names = ", ".join(result["unknown"][:3]) + (", ..." if len(result["unknown"]) > 3 else "")
+        console.print(
+            plain(
+                f"  {result['left_out']} more were left out: their classes are unknown to the run ({names})", "yellow"
+            )
+        )
+    errors = table("", "error", "error@5", "ECE", right=("error", "error@5", "ECE"))
+    for key, name in NAMES.items():
+        if key in result:
+            judged = "bold" if key == result["rule"] else ""  # the rule that the method is judged by
+            errors.add_row(name, *(percent(result[key][n]) for n in ("error", "error@5", "ece")), style=judged)
+    console.print("", errors, "", sep="\n")
+    found = result["retrieval"]
+    console.print(f"Among themselves: recall@1 {percent(found['recall@1'])}, MAP@R {percent(found['map@r'])}\n")
+    if not result["worst"]:
+        console.print("No example gets a wrong label.")
+        return
+    worst = table("worst classes", "error", "of", "taken for", right=("error", "of"), whole=("worst classes",))
+    for row in result["worst"]:
+        taken = ", ".join(f"{mistake['class']} ({mistake['n']})" for mistake in row["taken_for"])
+        worst.add_row(plain(row["class"]), percent(row["error"]), str(row["n"]), plain(taken))
+    console.print(worst)

@@ -1,0 +1,36 @@
+"""How all commands read their options."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import tyro
+
+T = TypeVar("T")
+
+
+def read_options(kind: type[T], command: str, description: str, arguments: Sequence[str], **more: Any) -> T:
+    """Options of a command from its words on the command line; ``--help`` prints the description with examples."""
+    return tyro.cli(
+        kind,
+        prog=f"magnet {command}",
+        description=description,
+        args=list(arguments),
+        config=(tyro.conf.FlagConversionOff,) if more.pop("plain_flags", False) else (),
+        **more,
+    )
+
+
+def value_of(flag: str, arguments: Sequence[str], default: str) -> str:
+    """The value of one flag, looked up before the options are read as a whole."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word == flag:
+            return following
+        if word.startswith(flag + "="):
+            return word.split("=", 1)[1]
+    return default
+
+
+def is_terminal() -> bool:
+    """Whether a person is looking."""
+    return sys.stdout.isatty()

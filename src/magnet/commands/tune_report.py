@@ -1,0 +1,95 @@
+"""What `magnet tune` says: a line for every trial, the best of them, and how to use what was found."""
+
+import dataclasses
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+
+from magnet.commands.screen import percent, table
+from magnet.training.config import TrainConfig
+from magnet.training.presets import with_preset
+from magnet.training.search import Search
+from magnet.training.search_space import settings_of
+from magnet.training.study import Study
+
+# As the paper's appendix calls them, and in short.
+TITLES = {
+    "learning_rate": ("Learning rate", "Rate"),
+    "annealing": ("Annealing factor", "Annealing"),
+    "alpha": ("Gap", "Gap"),
+    "scaling": ("Global scaling", "Scaling"),
+    "clusters_per_class": ("Clusters/class", "K"),
+    "clusters_per_batch": ("Clusters/batch", "M"),
+    "examples_per_cluster": ("Examples/cluster", "D"),
+    "impostor_fraction": ("Nearest impostor fraction", "Fraction"),
+    "neighbours": ("Neighbourhood size", "L"),
+}
+
+
+class Lines:
+    """A line for every trial that has ended since the last look; the first look says what there was before."""
+
+    def __init__(self, search: Search, console: Console) -> None:
+        self.search, self.console = search, console
+        self.shown: set[int] | None = None
+
+    def show(self, study: Study, bar: Callable[[int, int], None] | None) -> None:
+        """Look at the study."""
+        ended, ranked = study.ended(), study.ranked()
+        best = f"best {percent(ranked[0].value)}" if ranked else ""
+        if self.shown is None and ended:
+            self._say(f"going on after {len(ended)} trials  {best}")
+        elif self.shown is not None:
+            for trial in ended:
+                if trial.number not in self.shown:
+                    values = [f"{TITLES[k][1]} {v:g}" for k, v in settings_of(trial.params).items()]
+                    error = "failed" if trial.value is None else f"error {percent(trial.value)}"
+                    self._say("  ".join([f"trial {trial.number}", error, best, *values]))
+        self.shown = {trial.number for trial in ended}
+        if bar is not None:
+            bar(len(ended), self.search.trials)
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+
+def tell(search: Search, study: Study, data: str, console: Console) -> None:
+    """The best five, the chosen settings as the paper tabulates them, and the command that uses them."""
+    ranked = [(trial, settings_of(trial.params)) for trial in study.ranked()[:5]]
+    winner, settings = ranked[0]
+    short = [TITLES[name][1] for name in settings]
+    best = table("Trial", "Error", *short, right=("Trial", "Error", *short))
+    for trial, values in ranked:
+        best.add_row(str(trial.number), percent(trial.value), *(f"{values[name]:g}" for name in settings))
+    chosen = table("Model", "Hyperparameter", data, right=(data,))
+    for i, (name, value) in enumerate(settings.items()):
+        chosen.add_row("" if i else search.config.method.capitalize(), TITLES[name][0], f"{value:g}")
+    config = final_config(search, settings)
+    config.save(search.folder / "best.yaml")
+    failed = sum(trial.value is None for trial in study.ended())
+    console.print(f"\n{len(study.ended())} trials, {failed} failed. The best, by validation error:\n", highlight=False)
+    console.print(best, "", chosen, "", sep="\n")
+    print(f"All settings: {search.folder / 'best.yaml'}")
+    print(f"The run of the best trial: {search.run_folder(winner.number)}")
+    print(f"To train with them:\n{command_of(config)}")
+
+
+def final_config(search: Search, settings: dict[str, Any]) -> TrainConfig:
+    """The configuration to train with: on all training data, unless a validation part was asked for or is needed."""
+    keeps = search.config.validation or search.config.patience
+    validation = search.base.validation if keeps else 0.0
+    return dataclasses.replace(search.config, out=search.folder / "final", validation=validation, **settings)
+
+
+def command_of(config: TrainConfig) -> str:
+    """The command line of `magnet train` that gives this configuration."""
+    default = with_preset(TrainConfig(config.data, method=config.method, preset=config.preset)).to_dict()
+    words = ["magnet", "train", "--data", config.data, "--method", config.method, "--preset", config.preset]
+    for name, value in config.to_dict().items():
+        if name not in ("data", "method", "preset") and value != default[name]:
+            flag = name.replace("_", "-")
+            switch = [f"--{flag}" if value else f"--no-{flag}"]
+            words += switch if isinstance(value, bool) else [f"--{flag}", str(value)]
+    return shlex.join(words)

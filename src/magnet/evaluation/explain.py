@@ -1,0 +1,57 @@
+"""Why a representation gets its label: the clusters that vote for it and the training examples they stand for."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from magnet.classify import SoftNeighbours
+from magnet.index import ClusterIndex
+
+
+@dataclass(frozen=True)
+class Voter:
+    """A cluster near a query."""
+
+    cluster: int
+    label: int
+    distance: float  # to its centre, in sigma
+    vote: float  # its share of all votes
+    size: int
+    nearest: list[int]  # its members nearest to the query, ids into the training part
+
+
+def voters(
+    rule: SoftNeighbours, index: ClusterIndex, references: Tensor, queries: Tensor, *, count: int, examples: int
+) -> list[list[Voter]]:
+    """The clusters that vote most for each query, nearest first.
+
+    Args:
+        rule: kNC over the index.
+        references: (N, d) what the index was made of.
+        queries: (n, d).
+        count: clusters for each query.
+        examples: members of each cluster to name.
+    """
+    shares, ids = rule.nearest(queries)
+    sigma = rule.variance**0.5
+    return [
+        [
+            Voter(
+                cluster=j,
+                label=int(index.centre_labels[j]),
+                distance=float((query - index.centres[j]).norm()) / sigma,
+                vote=float(share),
+                size=int(index.sizes[j]),
+                nearest=closest(query, references, index.members(j), examples),
+            )
+            for j, share in zip(near[:count].tolist(), votes[:count], strict=True)
+        ]
+        for query, near, votes in zip(queries, ids, shares, strict=True)
+    ]
+
+
+def closest(query: Tensor, references: Tensor, members: Tensor, count: int) -> list[int]:
+    """Those of the members nearest to a query (d,), nearest first."""
+    distances = torch.linalg.vector_norm(references[members] - query, dim=1)
+    return members[distances.argsort(stable=True)[:count]].tolist()

@@ -1,0 +1,93 @@
+"""The demo's measurements: one method, trained on digits and on digits merged in pairs."""
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from torch import Tensor
+
+from magnet.data import Dataset, merge_classes
+from magnet.evaluation.errors import soft_rule, top_errors
+from magnet.index import ClusterIndex
+from magnet.report.maps import Map, lay_out
+from magnet.training.config import CONFIG, TrainConfig
+from magnet.training.journal import read_journal
+from magnet.training.run import Run
+from magnet.training.train import train
+
+
+@dataclass
+class Outcome:
+    """What one method reached, mean over the seeds."""
+
+    knc: float  # errors on the test part, as fractions
+    knn: float
+    hidden: float  # kNC error on the digits themselves after training on pairs of them
+    curve: list[tuple[int, float]]  # (step, validation error)
+    run: Run  # of the first seed
+
+    def map(self, title: str) -> Map:
+        """The test part and the clusters in the plane."""
+        rows = self.run.data.indices("test")
+        placed, centres = lay_out(self.run.embed(rows, test=True).numpy(), self.run.index.centres.numpy())
+        return Map(title, placed, self.run.data.labels[rows].numpy(), centres)
+
+
+def measure(config: TrainConfig, data: Dataset, folder: Path, seeds: int, console: Console) -> Outcome:
+    """Train one method on the data, and on a random pairing of its classes, with each of some seeds."""
+    errors: list[tuple[float, float, float]] = []
+    curves: list[list[tuple[int, float]]] = []
+    first: Run | None = None
+    for seed in range(config.seed, config.seed + seeds):
+        seeded = replace(config, seed=seed)
+        place = folder.with_name(f"{folder.name}-{seed}") if first else folder
+        run = _train(seeded, data, place, console)
+        found = _errors(run, data, run.bench.labels)
+        merged = merge_classes(data, seed)
+        coarse = _train(seeded, merged, folder.with_name(f"{folder.name}-pairs-{seed}"), console)
+        errors.append((found["knc"], found["knn"], _errors(coarse, data, data.labels[coarse.bench.train])["knc"]))
+        curves.append(_curve(place))
+        first = first or run
+    assert first is not None
+    knc, knn, hidden = (sum(column) / seeds for column in zip(*errors, strict=True))
+    return Outcome(knc, knn, hidden, _mean(curves), first)
+
+
+def steps_to_reach(curve: list[tuple[int, float]], error: float) -> int | None:
+    """The first step at which a curve is at ``error`` or below."""
+    return next((step for step, reached in curve if reached <= error), None)
+
+
+def settled_error(curve: list[tuple[int, float]]) -> float:
+    """The error that a curve ends at: the mean of its last three points."""
+    last = [error for _, error in curve[-3:]]
+    return sum(last) / len(last)
+
+
+def _train(config: TrainConfig, data: Dataset, folder: Path, console: Console) -> Run:
+    if (folder / CONFIG).is_file():  # of an earlier demo
+        shutil.rmtree(folder)
+    return Run(train(replace(config, out=folder), data=data, console=console), which="last", data=data)
+
+
+def _curve(folder: Path) -> list[tuple[int, float]]:
+    return [(int(r["step"]), float(r["error"])) for r in read_journal(folder) if r["kind"] == "validation"]
+
+
+def _mean(curves: list[list[tuple[int, float]]]) -> list[tuple[int, float]]:
+    return [(points[0][0], sum(error for _, error in points) / len(points)) for points in zip(*curves, strict=True)]
+
+
+def _errors(run: Run, data: Dataset, labels: Tensor) -> dict[str, float]:
+    """Test errors under both rules, with the classifiers fitted to the given labels of the training part."""
+    method, config, rows = run.learner.method, run.config, data.indices("test")
+    index = ClusterIndex.fit(run.references, labels, config.clusters_per_class, seed=config.seed)
+    views, truth = run.embed(rows, test=True), data.labels[rows]
+    rules: tuple[Literal["knc"], Literal["knn"]] = ("knc", "knn")
+    errors: dict[str, float] = {}
+    for name in rules:
+        rule = soft_rule(method, name, index, run.references, labels, config.neighbours)
+        errors[name] = top_errors(rule.predict_proba(views), rule.classes, truth)["error"]
+    return errors

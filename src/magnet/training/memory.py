@@ -1,0 +1,106 @@
+"""What a run remembers of its training set: using it then takes neither the data nor another pass over it."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from magnet.checks import check_ids, check_representations
+from magnet.data import Dataset
+from magnet.data.queries import Queries
+from magnet.index import ClusterIndex
+from magnet.training.config import TrainConfig
+
+_FORMAT = "magnet-memory/1"
+_NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "tensorboard")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The training part under the weights of one checkpoint."""
+
+    representations: Tensor  # (N, d)
+    labels: Tensor  # (N,)
+    index: ClusterIndex
+    names: list[str]  # of the examples
+    classes: list[str]
+    kind: Literal["vectors", "images"]
+    shape: tuple[int, ...]  # of one example
+
+    @classmethod
+    def of(cls, data: Dataset, rows: Tensor, representations: Tensor, index: ClusterIndex) -> Self:
+        """What is worth remembering of the examples ``rows`` (N,)."""
+        names = [data.names[i] for i in rows.tolist()]
+        return cls(representations, data.labels[rows], index, names, data.classes, data.kind, data.shape)
+
+    def fits(self, data: Dataset, rows: Tensor) -> bool:
+        """Whether the data still is what was remembered."""
+        same = self.classes == data.classes and torch.equal(self.labels, data.labels[rows])
+        return same and self.names == [data.names[i] for i in rows.tolist()]
+
+    def stand_in(self, spec: str, image_size: int) -> Dataset:
+        """A data set of the same examples that knows everything but their content."""
+        empty: np.ndarray | list[Path] = np.empty((0, self.shape[0]), np.float32) if self.kind == "vectors" else []
+        data = Queries(empty, self.names, image_size=image_size)
+        data.name = data.spec = spec
+        data.labels, data.classes = self.labels, self.classes
+        data.split = np.zeros(len(self.names), np.int8)
+        return data
+
+    def save(self, path: Path, key: str) -> None:
+        """Write one safetensors file, whole or not at all."""
+        about = {"names": self.names, "classes": self.classes, "kind": self.kind, "shape": self.shape}
+        text = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
+        tensors = {"representations": self.representations, "labels": self.labels, "about": text}
+        tensors |= {f"index.{name}": tensor for name, tensor in self.index.tensors().items()}
+        path.parent.mkdir(exist_ok=True)
+        draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            save_file({k: v.contiguous() for k, v in tensors.items()}, draft, {"format": _FORMAT, "key": key})
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: Path, key: str) -> Self | None:
+        """What `save` wrote under the same key; None where there is no such file, or it is stale or broken."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                if file.metadata() != {"format": _FORMAT, "key": key}:
+                    return None
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            about = json.loads(bytes(tensors.pop("about").numpy()))
+            representations, labels = tensors.pop("representations"), tensors.pop("labels")
+            index = ClusterIndex(**{name.removeprefix("index."): tensor for name, tensor in tensors.items()})
+            check_representations(representations)
+            check_ids(labels, len(representations), "labels")
+            check_ids(index.assignments, len(representations), "assignments")
+            if len(about["names"]) != len(labels) or int(labels.max()) >= len(about["classes"]):
+                return None
+            about["shape"] = tuple(about["shape"])
+            return cls(representations, labels, index, **about)
+        except (OSError, SafetensorError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+
+def memory_key(checkpoint: Path, config: TrainConfig) -> str:
+    """A fingerprint of all that the representations and clusters depend on, apart from the examples themselves."""
+    settings = {name: value for name, value in config.to_dict().items() if name not in _NO_MATTER}
+    with (checkpoint / "learner.safetensors").open("rb") as file:
+        weights = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(json.dumps([weights, settings], sort_keys=True).encode()).hexdigest()
+
+
+def forget_others(folder: Path, checkpoints: Path) -> None:
+    """Remove what was remembered of checkpoints that are no longer there."""
+    for path in folder.glob("step-*.safetensors"):
+        if not (checkpoints / path.stem).is_dir():
+            path.unlink(missing_ok=True)

@@ -1,0 +1,79 @@
+"""Named settings: the paper's optimal ones (its appendix), and those that serve better here.
+
+Nothing here imports torch. A preset is a set of changes to the defaults of `TrainConfig`, which are the paper's; it
+may differ by method.
+"""
+
+import dataclasses
+from difflib import get_close_matches
+from typing import Any
+
+from magnet.errors import UserError
+from magnet.training.config import TrainConfig
+
+Changes = dict[str, Any]
+
+
+def _paper(
+    magnet: tuple[float, float, float, float, int], triplet: tuple[float, float, float, float], **both: Any
+) -> dict[str, Changes]:
+    """The columns of the appendix's table; M and D, which it omits, are 12 and 4, the defaults."""
+    names = ("learning_rate", "annealing", "alpha", "scaling", "clusters_per_class")
+    shared = {"backbone": "googlenet", **both}
+    return {
+        "magnet": shared | dict(zip(names, magnet, strict=True)),
+        "triplet": shared
+        | dict(zip(("learning_rate", "annealing", "alpha", "impostor_fraction"), triplet, strict=True))
+        | {"neighbours": 128},
+        "": shared,
+    }
+
+
+_VECTORS = {"backbone": "linear", "dim": 512, "epochs": 20, "learning_rate": 0.005, "schedule": "cosine",
+            "clusters_per_class": 2}  # fmt: skip
+
+_MAGNET = {"alpha": 2.0, "scaling": 10.0, "own_mean": "leave-one-out"}
+
+# For each preset, changes by method; "" is for all other methods.
+PRESETS: dict[str, dict[str, Changes]] = {
+    "paper/default": {"": {}},
+    "paper/pets": _paper((0.00184, 1.0, 7.18, 3.52, 8), (0.000598, 1.0, 0.304, 0.184)),
+    "paper/flowers": _paper((0.0240, 1.0, 2.43, 14.2, 1), (0.00155, 1.0, 0.554, 0.129)),
+    "paper/dogs": _paper((0.00292, 1.0, 0.710, 3.03, 1), (0.00293, 1.0, 0.370, 0.00713)),
+    "paper/imagenet-attributes": _paper(
+        (0.00459, 0.974, 0.700, 6.42, 2), (0.00807, 0.966, 0.495, 0.0700), refresh_every=1000
+    ),
+    "paper/hierarchy": _paper(
+        (0.00177, 0.988, 0.783, 2.33, 16), (0.00187, 0.995, 0.556, 0.0424), refresh_every=1000
+    ),
+    # Chosen on validation parts of the training data of Oxford-IIIT Pet and CUB-200-2011 features.
+    "vectors": {
+        "magnet": _VECTORS | _MAGNET,
+        "": _VECTORS,
+    },
+    # Few examples of each class: one cluster each, as in the paper's optimum for Flowers and Dogs.
+    "fine-grained": {
+        "magnet": _VECTORS | _MAGNET | {"clusters_per_class": 1},
+        "": _VECTORS | {"clusters_per_class": 1},
+    },
+    "images": {
+        "magnet": {"learning_rate": 0.01, "scaling": 6.0, "own_mean": "leave-one-out"},
+        "": {"learning_rate": 0.01},
+    },
+}  # fmt: skip
+
+
+def kind_of(data: str) -> str:
+    """ "vectors" or "images", by what the data is called, without opening it."""
+    return "vectors" if data == "digits" or data.lower().endswith(".npz") else "images"
+
+
+def with_preset(config: TrainConfig) -> TrainConfig:
+    """The configuration with the changes of its preset; "auto" is decided by the kind of data."""
+    name = kind_of(config.data) if config.preset == "auto" else config.preset
+    if name not in PRESETS:
+        close = get_close_matches(name, PRESETS, n=1)
+        hint = f": did you mean {close[0]}?" if close else "."
+        raise UserError(f"no preset {name!r}{hint} There are: auto, {', '.join(PRESETS)}")
+    by_method = PRESETS[name]
+    return dataclasses.replace(config, preset=name, **by_method.get(config.method, by_method.get("", {})))

@@ -1,0 +1,55 @@
+import numpy as np
+
+from magnet.data import open_data
+
+
+def test_what_is_written_can_be_read_as_data(digits_run, tmp_path, magnet):
+    out = tmp_path / "new folder" / "x.npz"
+    assert "1797 representations" in magnet("embed", digits_run, "--data", "digits", "--out", out)
+    digits, read = open_data("digits"), open_data(str(out))
+    assert np.load(out)["X"].dtype == np.float32
+    assert read.labels.equal(digits.labels)
+    assert (read.classes, read.names) == (digits.classes, digits.names)
+    assert np.array_equal(read.split, digits.split)
+    assert [file.name for file in out.parent.iterdir()] == ["x.npz"]
+
+
+def test_the_representations_are_the_runs_own(digits_run, tmp_path, magnet):
+    from magnet.training.run import Run
+
+    magnet("embed", digits_run, "--data", "digits", "--part", "train", "--out", tmp_path / "x.npz")
+    assert np.allclose(np.load(tmp_path / "x.npz")["X"], Run(digits_run).references.numpy(), atol=1e-5)
+
+
+def test_one_part_alone_can_be_read_again(photo_run, photos, tmp_path, magnet):
+    magnet("embed", photo_run, "--data", photos, "--part", "test", "--out", tmp_path / "x.npz")
+    assert len(open_data(str(tmp_path / "x.npz"))) == 7
+
+
+def test_a_file_is_not_overwritten_unasked(digits_run, tmp_path, magnet, complaint):
+    (tmp_path / "x.npz").write_text("precious")
+    words = ("embed", digits_run, "--data", "digits", "--out", tmp_path / "x.npz")
+    assert "--force" in complaint(*words)
+    assert (tmp_path / "x.npz").read_text() == "precious"
+    magnet(*words, "--force")
+    assert len(open_data(str(tmp_path / "x.npz"))) == 1797
+
+
+def test_a_failure_leaves_the_old_file(digits_run, tmp_path, monkeypatch, complaint):
+    def full(*_, **__):
+        raise OSError("no space left")
+
+    (tmp_path / "x.npz").write_text("precious")
+    monkeypatch.setattr(np, "savez", full)
+    assert "no space left" in complaint("embed", digits_run, "--data", "digits", "--out", tmp_path / "x.npz", "--force")
+    assert (tmp_path / "x.npz").read_text() == "precious"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_bad_input(digits_run, tmp_path, complaint):
+    out = tmp_path / "x.npz"
+    assert "must end in .npz" in complaint("embed", digits_run, "--data", "digits", "--out", tmp_path / "x.csv")
+    assert "no run at" in complaint("embed", tmp_path / "no", "--data", "digits", "--out", out)
+    assert "does not exist" in complaint("embed", digits_run, "--data", tmp_path / "no.npz", "--out", out)
+    assert "no validation" in complaint("embed", digits_run, "--data", "digits", "--out", out, "--part", "validation")
+    assert not out.exists()

@@ -1,0 +1,48 @@
+"""Two processes that train together."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from magnet.training.config import read_config
+from magnet.training.distribution import anyone, gather_rows, share_classes
+from training.short_runs import flags, settings, start
+
+TORCHRUN = ("--standalone", "--nproc-per-node", "2")
+
+
+def test_classes_are_shared_whole_and_evenly():
+    labels = torch.repeat_interleave(torch.arange(6), torch.tensor([50, 10, 40, 30, 5, 45]))[torch.randperm(180)]
+    owner = share_classes(labels, 3)
+    assert int(torch.bincount(owner).max()) <= 80  # largest first is never worse than 4/3 of the best
+    for c in range(6):
+        assert len(owner[labels == c].unique()) == 1
+
+
+def test_one_process_owns_everything_and_asks_nobody():
+    assert share_classes(torch.tensor([3, 1, 3]), 1).tolist() == [0, 0, 0]
+    rows = torch.rand(3, 2)
+    assert gather_rows(rows, 1) is rows
+    assert anyone(True, 1)
+    assert not anyone(False, 1)
+
+
+@pytest.mark.slow
+def test_all_ranks_hold_the_same_index_losses_and_weights(vectors, images, tmp_path):
+    script = str(Path(__file__).with_name("two_processes.py"))
+    process = start(*TORCHRUN, script, str(tmp_path), vectors, images, module="torch.distributed.run")
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    assert read_config(tmp_path / "triplet" / "warm-start").method == "softmax"
+
+
+@pytest.mark.slow
+def test_torchrun_trains_from_the_command_line(tmp_path):
+    config = settings(tmp_path / "run", "digits", epochs=1, quiet=True, preset="paper/default", validation=0.2)
+    process = start(*TORCHRUN, "-m", "magnet", "train", *flags(config), module="torch.distributed.run")
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    assert output.count("The run is in") == 1
+    steps = -(-1006 // 48)  # 24 examples on each of two ranks
+    assert (tmp_path / "run" / "checkpoint" / f"step-{steps:08d}").is_dir()

@@ -1,0 +1,64 @@
+"""The paper's settings by name."""
+
+import pytest
+
+from magnet.errors import UserError
+from magnet.methods import Options
+from magnet.training.config import TrainConfig
+from magnet.training.presets import PRESETS, with_preset
+
+# The table of appendix B as printed: Pet, Flowers, Dogs, ImageNet Attributes, hierarchy recovery.
+COLUMNS = ("paper/pets", "paper/flowers", "paper/dogs", "paper/imagenet-attributes", "paper/hierarchy")
+N_A = 1.0  # "we do not anneal the learning rate at all"
+TABLE = {
+    "magnet": {
+        "learning_rate": (0.00184, 0.0240, 0.00292, 0.00459, 0.00177),
+        "annealing": (N_A, N_A, N_A, 0.974, 0.988),
+        "alpha": (7.18, 2.43, 0.710, 0.700, 0.783),
+        "scaling": (3.52, 14.2, 3.03, 6.42, 2.33),
+        "clusters_per_class": (8, 1, 1, 2, 16),
+    },
+    "triplet": {
+        "learning_rate": (0.000598, 0.00155, 0.00293, 0.00807, 0.00187),
+        "annealing": (N_A, N_A, N_A, 0.966, 0.995),
+        "alpha": (0.304, 0.554, 0.370, 0.495, 0.556),
+        "impostor_fraction": (0.184, 0.129, 0.00713, 0.0700, 0.0424),
+        "neighbours": (128, 128, 128, 128, 128),
+    },
+}
+REFRESH_EVERY = (0, 0, 0, 1000, 1000)  # every epoch, or 1,000 iterations
+
+
+@pytest.mark.parametrize("method", ["magnet", "triplet"])
+@pytest.mark.parametrize("column", range(5))
+def test_a_preset_is_its_column_of_the_table(method, column):
+    config = with_preset(TrainConfig(data="photos", method=method, preset=COLUMNS[column]))
+    for name, row in TABLE[method].items():
+        assert getattr(config, name) == row[column], name
+    assert config.refresh_every == REFRESH_EVERY[column]
+    assert (config.momentum, config.clusters_per_batch, config.examples_per_cluster) == (0.9, 12, 4)
+    assert config.backbone == "googlenet"
+
+
+def test_the_defaults_are_the_papers():
+    config = with_preset(TrainConfig(data="photos", preset="paper/default"))
+    assert Options.of(config) == Options()
+    assert (config.momentum, config.refresh_every, config.neighbours, config.own_mean) == (0.9, 0, 128, "batch")
+    assert (config.rescale, config.test_draws) == (0.3, 16)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("method", ["magnet", "softmax", "triplet", "nca"])
+def test_every_preset_makes_sense_for_every_method(name, method):
+    with_preset(TrainConfig(data="photos", preset=name, method=method)).check()
+
+
+def test_auto_goes_by_the_kind_of_data():
+    assert with_preset(TrainConfig(data="digits")).preset == "vectors"
+    assert with_preset(TrainConfig(data="x/features.NPZ")).preset == "vectors"
+    assert with_preset(TrainConfig(data="photos/")).preset == "images"
+
+
+def test_an_unknown_preset_is_refused_with_the_nearest():
+    with pytest.raises(UserError, match="did you mean paper/pets"):
+        with_preset(TrainConfig(data="digits", preset="paper/pet"))

@@ -1,0 +1,48 @@
+"""What is in a run folder, and that reading it executes nothing."""
+
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from magnet.training.run import Run
+from training.short_runs import run
+
+
+@pytest.mark.parametrize("method", ["magnet", "triplet"])
+def test_opening_and_resuming_a_run_never_unpickles(method, vectors, tmp_path, monkeypatch):
+    folder = run(tmp_path / "run", vectors, method=method, epochs=2, validation=0.2)
+
+    def refuse(*_, **__):
+        raise AssertionError("something was unpickled")
+
+    for module, name in ((torch, "load"), (pickle, "load"), (pickle, "loads"), (pickle, "Unpickler")):
+        monkeypatch.setattr(module, name, refuse)
+    opened = Run(folder, device="cpu")
+    assert opened.references.shape == (len(opened.bench.train), 8)
+    assert Run(folder, device="cpu", which="last").step >= opened.step
+    from magnet.training.config import read_config
+    from magnet.training.train import train
+
+    train(read_config(folder), resume=True, silent=True)
+
+
+def test_a_run_holds_text_and_tensors_alone(vectors, tmp_path):
+    folder = run(tmp_path / "run", vectors, keep_refreshes=2, validation=0.2, warm_start_epochs=1)
+    kinds = {path.suffix for path in folder.rglob("*") if path.is_file()}
+    assert kinds == {".yaml", ".jsonl", ".json", ".safetensors"}
+
+
+@pytest.mark.parametrize(("wanted", "steps"), [(1, [0]), (2, [0, 8]), (3, [0, 4, 8]), (99, [0, 2, 4, 6, 8])])
+def test_as_many_refreshes_as_wanted_are_kept_spread_over_the_run(wanted, steps, vectors, tmp_path):
+    folder = run(tmp_path / "run", vectors, steps=9, refresh_every=2, keep_refreshes=wanted)
+    kept = sorted((folder / "refreshes").iterdir())
+    assert [path.name for path in kept] == [f"step-{step:08d}.safetensors" for step in steps]
+    tensors = load_file(kept[0])
+    assert tensors["representations"].shape == (63, 8)
+    assert tensors["assignments"].shape == (63,)
+
+
+def test_no_refreshes_are_kept_unless_wanted(vectors, tmp_path):
+    assert not (run(tmp_path / "run", vectors, steps=2) / "refreshes").exists()

@@ -1,0 +1,36 @@
+"""A run is a function of its configuration."""
+
+import pytest
+
+from training.short_runs import differences, run, same, weights
+
+
+@pytest.mark.parametrize("method", ["magnet", "softmax", "triplet"])
+def test_the_same_seed_gives_the_same_run_and_another_seed_another_one(method, vectors, tmp_path):
+    once = run(tmp_path / "once", vectors, method=method)
+    again = run(tmp_path / "again", vectors, method=method)
+    other = run(tmp_path / "other", vectors, method=method, seed=1)
+    assert differences(once, again) == []
+    assert not same(weights(once), weights(other))
+
+
+def test_the_number_of_workers_does_not_matter(images, tmp_path):
+    options = {"steps": 7, "refresh_every": 4, "validation": 0.2, "hidden": 0, "image_size": 12, "flip": True}
+    none = run(tmp_path / "none", images, workers=0, **options)
+    two = run(tmp_path / "two", images, workers=2, **options)
+    assert differences(none, two) == []
+
+
+def test_what_the_caller_drew_before_does_not_matter_and_is_not_disturbed(vectors, tmp_path):
+    import torch
+
+    torch.manual_seed(1)
+    once = run(tmp_path / "once", vectors, dropout=0.5)
+    drawn = torch.rand(1)
+    torch.manual_seed(1)
+    assert torch.equal(drawn, torch.rand(1))
+    assert differences(once, run(tmp_path / "again", vectors, dropout=0.5)) == []
+
+
+def test_a_seed_may_be_large(vectors, tmp_path):
+    run(tmp_path / "run", vectors, seed=20_240_531, steps=2)
