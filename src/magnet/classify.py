@@ -88,7 +88,7 @@ class SoftNeighbours:
 
 
 class NearestClusters(SoftNeighbours):
-    """k-nearest-cluster classification (kNC, equation 5): the references are the centres of an index.
+    """k-nearest-cluster classification (kNC, equation 6): the references are the centres of an index.
 
     Args:
         index: the clusters of the training set.

@@ -6,7 +6,7 @@ For a representation r of cluster mu(r) and class C(r), with s the scaling,
                 + log sum_{mu : C(mu) != C(r)} exp(-s |r - mu|^2 / (2 sigma^2)) }_+
 
 which is the paper's -log of a ratio, written so that it neither overflows nor saturates. `magnet_loss` takes the
-clusters from a batch (the stochastic objective, section 3.2), `magnet_objective` from a whole index (equation 3).
+clusters from a batch (the stochastic objective, section 3.2), `magnet_objective` from a whole index (equation 4).
 """
 
 from typing import Literal, NamedTuple
@@ -106,7 +106,7 @@ def magnet_objective(
     variance: Tensor | float | None = None,
     chunk: int = 4096,
 ) -> MagnetOutput:
-    """The full-set objective (equation 3) of N representations over an index of J clusters.
+    """The full-set objective (equation 4) of N representations over an index of J clusters.
 
     Args:
         representations: (N, d).

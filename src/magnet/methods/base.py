@@ -94,6 +94,7 @@ class Method(nn.Module):
     uses: ClassVar[frozenset[str]] = frozenset()  # the options that the method reads, beside M and D
     classifier: ClassVar[Classifier] = "knc"  # the rule that it is judged by in the paper
     normalised: ClassVar[bool] = False  # whether representations lie on the unit sphere
+    reads_inputs: ClassVar[bool] = False  # whether `prepare` does anything
     reads_representations: ClassVar[bool] = True  # whether `refresh` wants anything at all
     wants_index: ClassVar[bool] = False  # whether `refresh` takes clusters instead of all representations
 

@@ -43,6 +43,7 @@ class NCM(FixedUnit):
     All centroids go through the network in the same pass as the batch, so that both see the same normalisation.
     """
 
+    reads_inputs: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = frozenset({"scaling"})
     classifier: ClassVar[Classifier] = "head"
 

@@ -101,6 +101,7 @@ class TripletBatches(RandomBatches):
 class Triplet(Method):
     """The paper's triplet baseline."""
 
+    reads_inputs: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = frozenset({"alpha", "impostor_fraction", "target_neighbours"})
     classifier: ClassVar[Classifier] = "knn"
     normalised: ClassVar[bool] = True

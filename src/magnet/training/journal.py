@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from magnet.errors import UserError
 
 
@@ -28,6 +30,9 @@ class Journal:
             for name, value in values.items():
                 if isinstance(value, int | float):
                     self._board.add_scalar(f"{kind}/{name}", value, step)
+                elif name == "impostor_classes" and value:
+                    classes = np.repeat([int(c) for c in value], list(value.values()))
+                    self._board.add_histogram(f"{kind}/{name}", classes, step, bins=len(value))
 
     def close(self) -> None:
         """Finish the files."""

@@ -7,6 +7,7 @@ from a checkpoint ends with the very weights of one that was not.
 
 import math
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,7 +83,7 @@ class Trainer:
         handlers = {s: signal.signal(s, self._interrupt) for s in _signals()}
         try:
             with torch.random.fork_rng(devices=[self.fabric.device] if self.fabric.device.type == "cuda" else []):
-                if self.step == 0:
+                if self.step == 0 and self.method.reads_inputs:
                     self.method.prepare(self._input_space(), self._mean_inputs)
                 while True:
                     self._boundary()
@@ -325,7 +326,5 @@ def _chunks(count: int, size: int = 256) -> list[list[int]]:
 
 
 def _signals() -> list[signal.Signals]:
-    import threading
-
     main = threading.current_thread() is threading.main_thread()
     return [signal.SIGINT, signal.SIGTERM] if main else []

@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from lightning_fabric import Fabric
 from rich.console import Console
 from safetensors.torch import load_file
@@ -58,7 +59,10 @@ def train(
     with Display(title, quiet=config.quiet, silent=silent, console=console) as display:
         trainer = Trainer(bench, fabric, display, folder, resume=started)
         display.set_total(trainer.total)
+        for note in _notes(data):
+            display.say(note)
         trainer.run()
+        display.say(_times(trainer.progress["seconds"]))
     if trainer.interrupted or trainer.stopping:
         if trainer.progress["finished"]:
             raise KeyboardInterrupt(f"stopped after the last step; the run in {folder} is complete")
@@ -66,6 +70,26 @@ def train(
             f"stopped at step {trainer.step} of {trainer.total}; go on: magnet train --resume {folder}"
         )
     return folder
+
+
+def _notes(data: Dataset) -> list[str]:
+    """What a person should know of the data before a long run."""
+    notes = []
+    sizes = torch.bincount(data.labels, minlength=len(data.classes))
+    single = [data.classes[c] for c in (sizes == 1).nonzero().flatten().tolist()]
+    if single:
+        some = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
+        notes.append(f"note: only one example of {some}: it is trained on, and cannot be tested")
+    if data.skipped:
+        notes.append(f"note: left out {len(data.skipped)} unreadable images, the first {data.skipped[0][0]}")
+    return notes
+
+
+def _times(seconds: dict[str, float]) -> str:
+    """Where the time went: training, and the passes over the whole set."""
+    total = sum(seconds.values()) or 1.0
+    shares = ", ".join(f"{what} {spent / total:.0%}" for what, spent in seconds.items())
+    return f"{total:.0f} s: {shares}"
 
 
 def _folder(config: TrainConfig, data: Dataset, resume: bool) -> Path:

@@ -46,9 +46,9 @@ def absolute(spec: str) -> str:
     """What --data names, as it can be found from any folder."""
     name, colon, folder = spec.partition(":")
     if colon and name in SOURCES:
-        return f"{name}:{Path(folder).expanduser().absolute()}"
+        return f"{name}:{Path(folder).expanduser().resolve()}"
     path = Path(spec).expanduser()
-    return str(path.absolute()) if path.exists() else spec
+    return str(path.resolve()) if path.exists() else spec
 
 
 def complete(config: TrainConfig, data: Dataset) -> TrainConfig:
