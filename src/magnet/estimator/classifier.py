@@ -1,0 +1,287 @@
+"""MagnetClassifier: Magnet on feature vectors, with the manners of scikit-learn."""
+
+from collections.abc import Iterator
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from magnet.estimator.base import ClusterClassifier
+from magnet.estimator.checking import check_device, check_fraction, check_number
+from magnet.estimator.choosing import (
+    CLUSTERS,
+    SHRINKAGES,
+    Data,
+    Folds,
+    Start,
+    choose_clusters,
+    choose_start,
+    hold_out,
+    novelty_left_out,
+    novelty_threshold,
+)
+from magnet.estimator.fitting import Recipe, cluster, train
+from magnet.estimator.start import WithinClass
+
+
+class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterClassifier):
+    """Learns a linear map of feature vectors with the Magnet objective, and classifies by the nearest clusters.
+
+    How it works, and how "auto" settings are chosen. A share of every class is held out (of small data several
+    times, each time another share, judged together). The map starts from a
+    whitening of the variation inside classes, in closed form (see `magnet.estimator.start`); how much that
+    covariance is shrunk, whether features are standardised, and how many clusters a class has, are those with
+    the least log-loss of the votes on the held-out part. The map is trained on the rest, and the held-out part
+    says after which iteration to stop, how sharp the votes should be so that probabilities are calibrated, and how
+    far from all clusters an input is novel. Then everything is done once more with all examples and these settings.
+    No test data are needed, and no file is written.
+
+    Args:
+        n_components: dimensions k of the representation; "auto": 256, or up to 512 where there are more classes than
+            that. Never more than there are features (or examples).
+        n_clusters: clusters for each class (fewer in a class with less than four examples for each); "auto": as
+            many of 1, 2, 4, 8, 16 as go on lowering the held-out log-loss.
+        scaling: the factor on normalised squared distances in the objective; "auto": half of what suits the votes at
+            the start. That of the votes is always calibrated.
+        alpha: the gap of the objective.
+        shrinkage: of the covariance inside classes, in [0, 1); "auto": 0.1, 0.4 or 0.7.
+        standardize: whether each feature is divided by its standard deviation; "auto": tried both ways.
+        clusters_per_batch: M, the most clusters in a neighbourhood.
+        examples_per_cluster: D, examples drawn of each; "auto": 4, and up to 16 where there are few clusters.
+        learning_rate: of SGD with momentum, at its highest.
+        max_iter: passes over the data (two at a time where one is less than 25 batches), each followed by a refresh
+            of the clusters.
+        early_stopping: whether to stop at the iteration with the least held-out log-loss; if nothing is held out, once
+            the training loss falls no more.
+        n_iter_no_change: iterations without gain after which none is expected any more.
+        validation_fraction: the share of each class held out, in up to five folds while that makes less than 1000
+            examples. With less than 30 nothing is held out: "auto" then means one cluster, a shrinkage of 0.4,
+            standardised features and a scaling of k, at most 10.
+        neighbours: the nearest clusters that vote.
+        class_weight: None, "balanced" or {label: weight}. An example counts as if it were there that many times: in
+            the loss, in the votes of its cluster and in the held-out log-loss. The start does not depend on it.
+        refusal_rate: the share of known inputs that `is_novel` may refuse.
+        warm_start: whether `fit` goes on from the map found by the last one, for ``max_iter`` iterations on all
+            data, with the settings, calibration and threshold chosen then.
+        random_state: seed of the held-out part, the clustering and the batches.
+        device: where training runs; the rest is done in double precision on the CPU.
+        verbose: whether to print a line after each iteration.
+
+    Attributes:
+        classes_: (C,) labels.
+        mean_, components_: (n_features,) and (k, n_features): the map, ``components_ (x - mean_)``.
+        centres_, centre_labels_, centre_counts_: (J, k), (J,) and (J,): the clusters of the representation.
+        variance_: sigma^2, ``sum |r - mu(r)|^2 / (N - 1)``.
+        scaling_: of the votes.
+        n_clusters_, shrinkage_, standardize_, training_scaling_: as given or chosen.
+        class_weight_: (C,).
+        novelty_threshold_: in units of sigma.
+        n_iter_: iterations done.
+        loss_curve_: the mean loss of each.
+        validation_loss_curve_: the held-out log-loss after each iteration of the trial run.
+        n_features_in_, feature_names_in_: of the inputs.
+
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> MagnetClassifier(random_state=0).fit(X[:1000], y[:1000]).score(X[1000:], y[1000:]) > 0.94
+    True
+    """
+
+    mean_: NDArray[Any]
+    components_: NDArray[Any]
+    validation_loss_curve_: list[float]
+
+    def __init__(
+        self,
+        n_components: int | Literal["auto"] = "auto",
+        *,
+        n_clusters: int | Literal["auto"] = "auto",
+        scaling: float | Literal["auto"] = "auto",
+        alpha: float = 2.0,
+        shrinkage: float | Literal["auto"] = "auto",
+        standardize: bool | Literal["auto"] = "auto",
+        clusters_per_batch: int = 48,
+        examples_per_cluster: int | Literal["auto"] = "auto",
+        learning_rate: float = 0.01,
+        max_iter: int = 10,
+        early_stopping: bool = True,
+        n_iter_no_change: int = 3,
+        validation_fraction: float = 0.1,
+        neighbours: int = 128,
+        class_weight: Any = None,
+        refusal_rate: float = 0.05,
+        warm_start: bool = False,
+        random_state: Any = None,
+        device: str = "cpu",
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.n_clusters = n_clusters
+        self.scaling = scaling
+        self.alpha = alpha
+        self.shrinkage = shrinkage
+        self.standardize = standardize
+        self.clusters_per_batch = clusters_per_batch
+        self.examples_per_cluster = examples_per_cluster
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.n_iter_no_change = n_iter_no_change
+        self.validation_fraction = validation_fraction
+        self.neighbours = neighbours
+        self.class_weight = class_weight
+        self.refusal_rate = refusal_rate
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn the map and the clusters of X (n, n_features) with labels y (n,)."""
+        self._check_parameters()
+        again = self.warm_start and hasattr(self, "components_")
+        data = self._validate(X, y, reset=not again)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        iterations = self.max_iter
+        if not again:
+            iterations = self._choose(data, seed)
+            spectrum = WithinClass(data.x, data.labels, standardize=self.standardize_, seed=seed)
+            self.mean_ = spectrum.mean.numpy()
+            self.components_ = spectrum.components(self.shrinkage_, self._dim(data)).numpy()
+            self.n_iter_, self.loss_curve_ = 0, []
+        start = self._embed(data.x.numpy())
+        judged = bool(self.validation_loss_curve_) or again
+        for found, loss in self._iterations(start, data.labels, seed, iterations):
+            matrix = found
+            self.n_iter_ += 1
+            self.loss_curve_.append(loss)
+            self._say(f"iteration {self.n_iter_}: loss {loss:.4f}")
+            if self.early_stopping and not judged and self._levelled_off():
+                break
+        self.components_ = (matrix @ torch.tensor(self.components_)).numpy()
+        representations = start @ matrix.T
+        index = cluster(representations, data.labels, self.n_clusters_, seed)
+        if np.isnan(self.novelty_threshold_):
+            far = novelty_left_out(representations, index)
+            self.novelty_threshold_ = float(far.quantile(1 - self.refusal_rate))
+        self._keep_index(index)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """The representations (n, k) of X (n, n_features)."""
+        check_is_fitted(self)
+        inputs = validate_data(self, X, reset=False, dtype=(np.float64, np.float32))
+        return self._embed(inputs).numpy().astype(inputs.dtype, copy=False)
+
+    def _embed(self, X: NDArray[Any]) -> Tensor:
+        return (torch.tensor(X, dtype=torch.float64) - torch.tensor(self.mean_)) @ torch.tensor(self.components_).T
+
+    def _choose(self, data: Data, seed: int) -> int:
+        """Set all that is chosen from the data, and give the number of iterations."""
+        folds = hold_out(data, self.validation_fraction, torch.tensor(self.class_weight_), self.neighbours, seed)
+        dim = self._dim(data)
+        if folds is None:
+            self.n_clusters_ = 1 if self.n_clusters == "auto" else self.n_clusters
+            self.shrinkage_ = 0.4 if self.shrinkage == "auto" else self.shrinkage
+            self.standardize_ = True if self.standardize == "auto" else bool(self.standardize)
+            self.scaling_ = float(min(10, dim))
+            self.training_scaling_ = self.scaling_ if self.scaling == "auto" else float(self.scaling)
+            self.novelty_threshold_, self.validation_loss_curve_ = np.nan, []
+            return self.max_iter
+        start = choose_start(
+            folds,
+            (False, True) if self.standardize == "auto" else (bool(self.standardize),),
+            SHRINKAGES if self.shrinkage == "auto" else (self.shrinkage,),
+            dim,
+            2 if self.n_clusters == "auto" else self.n_clusters,
+        )
+        self.standardize_, self.shrinkage_ = start.standardize, start.shrinkage
+        candidates = CLUSTERS if self.n_clusters == "auto" else [self.n_clusters]
+        self.n_clusters_, sharpness = choose_clusters(folds, start.parts, start.held, candidates)
+        self.training_scaling_ = float(sharpness / 2 if self.scaling == "auto" else self.scaling)
+        return self._try(folds, start, seed)
+
+    def _try(self, folds: Folds, start: Start, seed: int) -> int:
+        """Train on the parts, calibrate on the held-out examples, and give the best number of iterations."""
+        self.validation_loss_curve_ = []
+        best, least = 1, np.inf
+        runs = (
+            self._iterations(part, data.labels, seed, self.max_iter)
+            for part, data in zip(start.parts, folds.parts, strict=True)
+        )
+        for done, results in enumerate(zip(*runs, strict=True), 1):
+            parts, held = (
+                [r @ matrix.T for r, (matrix, _) in zip(group, results, strict=True)]
+                for group in (start.parts, start.held)
+            )
+            indexes = folds.cluster(parts, self.n_clusters_)
+            scaling, held_loss = folds.judge(indexes, held)
+            self.validation_loss_curve_.append(held_loss)
+            loss = np.mean([loss for _, loss in results])
+            self._say(f"trial iteration {done}: loss {loss:.4f}, held-out log-loss {held_loss:.4f}")
+            if held_loss < least or not self.early_stopping:
+                best, least, self.scaling_ = done, held_loss, scaling
+                self.novelty_threshold_ = novelty_threshold(indexes, held, self.refusal_rate)
+            elif done - best >= self.n_iter_no_change:
+                break
+        return best
+
+    def _iterations(self, start: Tensor, labels: Tensor, seed: int, count: int) -> Iterator[tuple[Tensor, float]]:
+        """The first ``count`` iterations of a training of ``max_iter``."""
+        weights = torch.tensor(self.class_weight_)[labels]
+        recipe = Recipe(
+            n_clusters=self.n_clusters_,
+            scaling=self.training_scaling_,
+            alpha=self.alpha,
+            clusters_per_batch=self.clusters_per_batch,
+            examples_per_cluster=self.examples_per_cluster,
+            learning_rate=self.learning_rate,
+            iterations=self.max_iter,
+            seed=seed,
+            device=self.device,
+        )
+        for _, result in zip(range(count), train(start, labels, weights / weights.mean(), recipe), strict=False):
+            yield result
+
+    def _levelled_off(self) -> bool:
+        """Whether the loss of late is no less than before."""
+        curve, late = self.loss_curve_, self.n_iter_no_change
+        return len(curve) > late and min(curve[-late:]) >= min(curve[:-late])
+
+    def _dim(self, data: Data) -> int:
+        wanted = max(256, min(len(self.classes_) - 1, 512)) if self.n_components == "auto" else self.n_components
+        return min(wanted, *data.x.shape)
+
+    def _say(self, line: str) -> None:
+        if self.verbose:
+            print(f"[MagnetClassifier] {line}", flush=True)
+
+    def _check_parameters(self) -> None:
+        check_number(self.n_components, "n_components", least=1, whole=True, auto=True)
+        check_number(self.n_clusters, "n_clusters", least=1, whole=True, auto=True)
+        check_number(self.scaling, "scaling", least=0, auto=True)
+        check_number(self.alpha, "alpha", least=-np.inf)
+        check_fraction(self.shrinkage, "shrinkage", auto=True)
+        check_number(self.clusters_per_batch, "clusters_per_batch", least=2, whole=True)
+        check_number(self.examples_per_cluster, "examples_per_cluster", least=1, whole=True, auto=True)
+        check_number(self.learning_rate, "learning_rate", least=0)
+        check_number(self.max_iter, "max_iter", least=1, whole=True)
+        check_number(self.n_iter_no_change, "n_iter_no_change", least=1, whole=True)
+        check_number(self.neighbours, "neighbours", least=1, whole=True)
+        check_fraction(self.validation_fraction, "validation_fraction")
+        check_fraction(self.refusal_rate, "refusal_rate")
+        check_device(self.device)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
