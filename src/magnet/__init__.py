@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from magnet.classify import NearestClusters, SoftNeighbours
+    from magnet.estimator import MagnetClassifier, NearestClustersClassifier
+    from magnet.export import load
     from magnet.index import ClusterIndex
     from magnet.objective import MagnetLoss, MagnetOutput, magnet_loss, magnet_objective
     from magnet.sampler import NeighbourhoodSampler
@@ -13,22 +15,28 @@ __version__ = "0.1.0"
 
 _HOME = {
     "ClusterIndex": "index",
+    "MagnetClassifier": "estimator",
     "MagnetLoss": "objective",
     "MagnetOutput": "objective",
     "NearestClusters": "classify",
+    "NearestClustersClassifier": "estimator",
     "NeighbourhoodSampler": "sampler",
     "SoftNeighbours": "classify",
+    "load": "export",
     "magnet_loss": "objective",
     "magnet_objective": "objective",
 }
 
 __all__ = [
     "ClusterIndex",
+    "MagnetClassifier",
     "MagnetLoss",
     "MagnetOutput",
     "NearestClusters",
+    "NearestClustersClassifier",
     "NeighbourhoodSampler",
     "SoftNeighbours",
+    "load",
     "magnet_loss",
     "magnet_objective",
 ]

@@ -19,6 +19,7 @@ COMMANDS = {
     "embed": "write the representations of images or vectors to an .npz",
     "classify": "label, probability and nearest clusters of photos or vectors",
     "search": "the training examples nearest to a photo or vector",
+    "export": "one ONNX file or a portable folder of a run",
     "tune": "random search of the settings, judged on validation data",
 }
 

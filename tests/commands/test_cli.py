@@ -7,7 +7,7 @@ import pytest
 from magnet import __version__
 from magnet.cli import COMMANDS, main
 
-MINE = ("data", "evaluate", "embed", "classify", "search", "train")
+MINE = ("data", "evaluate", "embed", "classify", "search", "export", "train")
 
 
 def test_help_lists_all_commands_with_an_example(capsys):

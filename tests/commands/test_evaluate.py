@@ -21,7 +21,7 @@ def test_the_result_has_what_others_build_on(result, digits_run):
     assert result["run"] == str(digits_run)
     assert "head" not in result
     for rule in ("knc", "knn"):
-        assert set(result[rule]) == {"error", "error@5", "ece"}
+        assert set(result[rule]) == {"error", "error@5", "ece", "ece_calibrated"}
         assert 0 <= result[rule]["error@5"] <= result[rule]["error"] < 0.2
     assert 0.9 < result["retrieval"]["recall@1"] <= 1
 
@@ -89,7 +89,7 @@ def test_softmax_is_judged_by_its_head_too(tmp_path, magnet):
 
     run = train(TrainConfig(data="digits", method="softmax", steps=20, quiet=True, out=tmp_path / "s"), silent=True)
     found = magnet("evaluate", run, "--json")
-    assert set(found["head"]) == {"error", "error@5", "ece"}
+    assert set(found["head"]) == {"error", "error@5", "ece", "ece_calibrated"}
     assert found["rule"] == "head"
     assert "own head" in magnet("evaluate", run)
 

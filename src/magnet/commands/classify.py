@@ -13,18 +13,21 @@ from magnet.commands.screen import percent, plain, progress, table
 from magnet.errors import UserError
 
 if TYPE_CHECKING:
-    from magnet.data.queries import Queries
-    from magnet.training.run import Run
+    from magnet.commands.inputs import Queries
+    from magnet.export.model import Model
 
 HELP = """Label photos or vectors, and say why.
 
 The label is that of the nearest clusters of the training set (kNC): each votes by its closeness. Distances are to the
-centre of a cluster, in sigma, the spread of the clusters.
+centre of a cluster, in sigma, the spread of the clusters. Probabilities are calibrated on held-out examples. What is
+farther from all clusters than 99 % of those is marked as unlike anything known; with --refuse it gets no label.
+
+RUN may also be a folder written by `magnet export`.
 
 examples:
   magnet classify runs/photos cat.jpg dog.jpg
   magnet classify runs/photos holiday/ --json
-  magnet classify runs/features new.npy --top 5
+  magnet classify runs/features new.npy --top 5 --refuse
 """
 EXAMPLES = 3  # training examples named for a cluster
 
@@ -37,6 +40,8 @@ class Classify:
     inputs: Inputs
     top: int = 3
     """How many labels and clusters to show."""
+    refuse: bool = False
+    """Give no label to what is unlike anything known."""
     json: bool = False
     """Print JSON."""
 
@@ -47,11 +52,12 @@ def main(arguments: Sequence[str]) -> None:
     if options.top < 1:
         raise UserError(f"--top must be at least 1; found {options.top}")
 
-    from magnet.commands.inputs import open_run, read_queries
+    from magnet.commands.inputs import read_queries
+    from magnet.export import load
 
     with progress("embedding") as report:
-        run = open_run(options.run, need_data=False, report=report)
-        answers = classify(run, read_queries(run, options.inputs), options.top)
+        model = load(options.run, report=report)
+        answers = classify(model, read_queries(model, options.inputs), options.top, refuse=options.refuse)
     if options.json:
         print(json.dumps(answers, indent=1))
         return
@@ -62,33 +68,34 @@ def main(arguments: Sequence[str]) -> None:
         _show(answer, console)
 
 
-def classify(run: "Run", queries: "Queries", top: int) -> list[dict[str, Any]]:
+def classify(model: "Model", queries: "Queries", top: int, *, refuse: bool = False) -> list[dict[str, Any]]:
     """The ``top`` labels with their probabilities for each query, and the clusters that voted."""
-    from magnet.commands.inputs import represent
     from magnet.evaluation.explain import voters
 
-    r = represent(run, queries)
-    rule = run.rule("knc")
-    best = rule.predict_proba(r).topk(min(top, len(rule.classes)), dim=1)
-    labels = rule.classes[best.indices]
-    why = voters(rule, run.index, run.references, r, count=top, examples=EXAMPLES)
+    r = model.embed(queries.content)
+    answers = model.judge(r, refuse=refuse)
+    best = answers.probabilities.topk(min(top, len(model.rule.classes)), dim=1)
+    why = voters(model.rule, model.index, model.references, r, count=top, examples=EXAMPLES)
+    limit = model.novelty_threshold
     return [
         {
             "input": name,
-            "label": run.classes[labels[i, 0]],
+            "label": answers.labels[i],
             "probability": float(best.values[i, 0]),
+            "novelty": float(answers.novelty[i]),
+            "novel": limit is not None and float(answers.novelty[i]) > limit,
             "top": [
-                {"label": run.classes[label], "probability": float(p)}
-                for label, p in zip(labels[i].tolist(), best.values[i], strict=True)
+                {"label": model.classes[label], "probability": float(p)}
+                for label, p in zip(best.indices[i].tolist(), best.values[i], strict=True)
             ],
             "clusters": [
                 {
                     "cluster": voter.cluster,
-                    "label": run.classes[voter.label],
+                    "label": model.classes[voter.label],
                     "distance": voter.distance,
                     "vote": voter.vote,
                     "size": voter.size,
-                    "nearest": [run.memory.names[example] for example in voter.nearest],
+                    "nearest": [model.names[example] for example in voter.nearest],
                 }
                 for voter in why[i]
             ],
@@ -99,6 +106,9 @@ def classify(run: "Run", queries: "Queries", top: int) -> list[dict[str, Any]]:
 
 def _show(answer: dict[str, Any], console: Console) -> None:
     console.print(plain(answer["input"], "bold"))
+    if answer["novel"]:
+        refused = "unknown: " if answer["label"] is None else ""
+        console.print(f"  {refused}unlike anything known ({answer['novelty']:.2f} from the nearest)", style="yellow")
     for number, entry in enumerate(answer["top"]):
         console.print(plain(f"  {percent(entry['probability']):>7}  {entry['label']}", "" if number else "green"))
     clusters = table("", "cluster of", "distance", "vote", "nearest examples in it", right=("distance", "vote"))

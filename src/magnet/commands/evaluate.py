@@ -82,11 +82,12 @@ def show(result: dict[str, Any], console: Console) -> None:
                 f"  {result['left_out']} more were left out: their classes are unknown to the run ({names})", "yellow"
             )
         )
-    errors = table("", "error", "error@5", "ECE", right=("error", "error@5", "ECE"))
+    columns = {"error": "error", "error@5": "error@5", "ECE": "ece", "calibrated": "ece_calibrated"}
+    errors = table("", *columns, right=tuple(columns))
     for key, name in NAMES.items():
         if key in result:
             judged = "bold" if key == result["rule"] else ""  # the rule that the method is judged by
-            errors.add_row(name, *(percent(result[key][n]) for n in ("error", "error@5", "ece")), style=judged)
+            errors.add_row(name, *(percent(result[key][n]) for n in columns.values()), style=judged)
     console.print("", errors, "", sep="\n")
     found = result["retrieval"]
     console.print(f"Among themselves: recall@1 {percent(found['recall@1'])}, MAP@R {percent(found['map@r'])}\n")

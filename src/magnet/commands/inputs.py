@@ -2,19 +2,24 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from magnet.data.images import decode, is_image
 from magnet.data.npz import read_npz
-from magnet.data.queries import Queries
 from magnet.errors import UserError
+from magnet.export.model import Model
 from magnet.training.run import Run
 
 VECTORS = ".npy, .npz with X, or .csv"
+
+
+class Queries(NamedTuple):
+    """Examples of which no class is known."""
+
+    content: np.ndarray | list[Path]
+    names: list[str]
 
 
 def open_run(folder: Path, **options: Any) -> Run:
@@ -24,28 +29,20 @@ def open_run(folder: Path, **options: Any) -> Run:
     return Run(folder, **options)
 
 
-def read_queries(run: Run, paths: Sequence[Path]) -> Queries:
-    """Photos for a run on images, rows of vector files for a run on vectors; all are checked before any is used."""
+def read_queries(model: Model, paths: Sequence[Path]) -> Queries:
+    """Photos for a model of images, rows of vector files for one of vectors; all are checked before any is used."""
+    kind = model.description.kind
     if not paths:
-        raise UserError(f"nothing to look at: give {'photos' if run.bench.data.kind == 'images' else VECTORS}")
+        raise UserError(f"nothing to look at: give {'photos' if kind == 'images' else VECTORS}")
     for path in paths:
         if not path.exists():
             raise UserError(f"{path} does not exist")
-    if run.bench.data.kind == "vectors":
-        return _vectors(run, paths)
+    if kind == "vectors":
+        return _vectors(model.description.network.shape[0], paths)
     files = [file for path in paths for file in (_photos(path) if path.is_dir() else [path])]
     for file in files:
         decode(file, 8)  # an unreadable one is said before the others have taken their time
-    return Queries(files, [str(file) for file in files], image_size=run.config.image_size)
-
-
-def represent(run: Run, queries: Queries) -> Tensor:
-    """Representations (n, d) of queries, by the run's test-time views."""
-    rows = queries.indices("all")
-    if queries.kind == "vectors":
-        return run.embed(rows, queries, test=True)
-    # One by one: the views drawn for a photo are then the same whatever photos are beside it.
-    return torch.cat([run.embed(row, queries, test=True) for row in rows.split(1)])
+    return Queries(files, [str(file) for file in files])
 
 
 def _photos(folder: Path) -> list[Path]:
@@ -55,8 +52,7 @@ def _photos(folder: Path) -> list[Path]:
     return found
 
 
-def _vectors(run: Run, paths: Sequence[Path]) -> Queries:
-    width = run.bench.data.shape[0]
+def _vectors(width: int, paths: Sequence[Path]) -> Queries:
     tables: list[np.ndarray] = []
     names: list[str] = []
     for path in paths:

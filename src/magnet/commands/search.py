@@ -13,10 +13,12 @@ from magnet.commands.screen import plain, progress, table
 from magnet.errors import UserError
 
 if TYPE_CHECKING:
-    from magnet.data.queries import Queries
-    from magnet.training.run import Run
+    from magnet.commands.inputs import Queries
+    from magnet.export.model import Model
 
 HELP = """The training examples nearest to photos or vectors. Distances are in sigma, the spread of the clusters.
+
+RUN may also be a folder written by `magnet export`, if it has references.
 
 examples:
   magnet search runs/photos cat.jpg
@@ -43,11 +45,12 @@ def main(arguments: Sequence[str]) -> None:
     if options.count < 1:
         raise UserError(f"--count must be at least 1; found {options.count}")
 
-    from magnet.commands.inputs import open_run, read_queries
+    from magnet.commands.inputs import read_queries
+    from magnet.export import load
 
     with progress("embedding") as report:
-        run = open_run(options.run, need_data=False, report=report)
-        answers = search(run, read_queries(run, options.inputs), options.count)
+        model = load(options.run, report=report)
+        answers = search(model, read_queries(model, options.inputs), options.count)
     if options.json:
         print(json.dumps(answers, indent=1))
         return
@@ -62,25 +65,13 @@ def main(arguments: Sequence[str]) -> None:
         console.print(found)
 
 
-def search(run: "Run", queries: "Queries", count: int) -> list[dict[str, Any]]:
+def search(model: "Model", queries: "Queries", count: int) -> list[dict[str, Any]]:
     """The ``count`` nearest training examples of each query, nearest first."""
-    from magnet.commands.inputs import represent
-    from magnet.neighbours import nearest
-
-    r = represent(run, queries)
-    squares, ids = nearest(r, run.references, count)
-    distances = squares.sqrt() / run.rule("knc").variance ** 0.5
+    found = model.search(queries.content, count)
     return [
         {
             "input": name,
-            "nearest": [
-                {
-                    "name": run.memory.names[example],
-                    "label": run.classes[int(run.memory.labels[example])],
-                    "distance": float(distance),
-                }
-                for example, distance in zip(ids[i].tolist(), distances[i], strict=True)
-            ],
+            "nearest": [{"name": row.name, "label": row.label, "distance": row.distance} for row in rows],
         }
-        for i, name in enumerate(queries.names)
+        for name, rows in zip(queries.names, found, strict=True)
     ]

@@ -27,13 +27,15 @@ def room(size: int) -> int:
     return -(-13 * size // 10)
 
 
-def decode(source: Path | np.ndarray, side: int) -> Tensor:
-    """An image file, or grey pixels uint8 (H, W), as uint8 (3, side, side).
+def decode(source: Path | Image.Image | np.ndarray, side: int) -> Tensor:
+    """An image file, an opened image, or pixels uint8 (H, W) or (H, W, 3), as uint8 (3, side, side).
 
     Upright by its EXIF orientation, RGB, its short side resized to ``side``, the centre of the long side kept.
     """
     if isinstance(source, np.ndarray):
         return _square(Image.fromarray(source).convert("RGB"), side)
+    if isinstance(source, Image.Image):
+        return _square(to_rgb(_upright(source)), side)
     try:
         with Image.open(source) as image:
             # A JPEG decodes at 1/2, 1/4, 1/8 for less work; twice the side leaves the resize enough to average.

@@ -1,16 +1,18 @@
 """evaluate: everything that is measured of a run on labelled data."""
 
+from dataclasses import asdict
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.evaluation.calibration import calibration_error
 from magnet.evaluation.confusion import worst_classes
 from magnet.evaluation.errors import top_errors
+from magnet.evaluation.held_out import class_scores
 from magnet.evaluation.matching import match, open_like
 from magnet.evaluation.retrieval import retrieval
+from magnet.evaluation.temperature import temper
 from magnet.training.run import Run
 
 
@@ -24,22 +26,25 @@ def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test", *,
         worst: how many of the classes with the most errors to list.
 
     Returns:
-        ``knc``, ``knn`` and, where the method has one, ``head``: ``error`` and ``error@5``, fractions, and ``ece``,
-        the expected calibration error. ``retrieval``: ``recall@1`` and ``map@r`` among the examples evaluated, each
-        left out of its own references. ``worst``: the classes that go wrong most under ``rule``, the one the method
-        is judged by. ``n`` examples were evaluated, of which ``seen`` are the run's own training examples;
-        ``left_out`` were not, being of the ``unknown`` classes.
+        ``knc``, ``knn`` and, where the method has one, ``head``: ``error`` and ``error@5``, fractions, and the
+        expected calibration error, ``ece`` as it is and ``ece_calibrated`` with the temperature of ``calibration``,
+        which was fitted to held-out training examples. ``retrieval``: ``recall@1`` and ``map@r`` among the examples
+        evaluated, each left out of its own references. ``worst``: the classes that go wrong most under ``rule``, the
+        one the method is judged by. ``n`` examples were evaluated, of which ``seen`` are the run's own training
+        examples; ``left_out`` were not, being of the ``unknown`` classes.
     """
     chosen = run.data if data is None else open_like(run, data) if isinstance(data, str) else data
     matched = match(run, chosen, part)
     queries = run.embed(matched.rows, chosen, test=True)
-    scores = _scores(run, queries)
+    scores = class_scores(run, queries, run.rule("knc"), run.rule("knn"))
+    temperatures = run.calibration.temperatures
     rule = run.learner.method.classifier
     probabilities, classes = scores[rule if rule in scores else "knc"]
     return {
         "split": part,
         "n": len(queries),
-        **{name: _judge(*pair, matched.labels) for name, pair in scores.items()},
+        **{name: _judge(*pair, matched.labels, temperatures[name]) for name, pair in scores.items()},
+        "calibration": asdict(run.calibration),
         "retrieval": retrieval(queries, matched.labels),
         "rule": rule,
         "worst": worst_classes(classes[probabilities.argmax(dim=1)], matched.labels, run.classes, worst),
@@ -53,20 +58,10 @@ def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test", *,
     }
 
 
-@torch.no_grad()
-def _scores(run: Run, queries: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """For each classifier its probabilities (n, C) and the class of each column (C,)."""
-    scores = {}
-    for name in ("knc", "knn"):
-        rule = run.rule(name)
-        scores[name] = rule.predict_proba(queries), rule.classes
-    logits = run.learner.method.logits(queries.to(run.device))
-    if logits is not None:
-        scores["head"] = logits.softmax(dim=1).cpu(), torch.arange(logits.shape[1])
-    return scores
-
-
-def _judge(probabilities: Tensor, classes: Tensor, labels: Tensor) -> dict[str, float]:
-    confidence, column = probabilities.max(dim=1)
-    ece = calibration_error(confidence, classes[column] == labels)
-    return top_errors(probabilities, classes, labels) | {"ece": ece}
+def _judge(probabilities: Tensor, classes: Tensor, labels: Tensor, temperature: float) -> dict[str, float]:
+    right = classes[probabilities.argmax(dim=1)] == labels
+    raw, calibrated = (p.max(dim=1).values for p in (probabilities, temper(probabilities, temperature)))
+    return top_errors(probabilities, classes, labels) | {
+        "ece": calibration_error(raw, right),
+        "ece_calibrated": calibration_error(calibrated, right),
+    }

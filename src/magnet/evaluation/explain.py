@@ -22,13 +22,13 @@ class Voter:
 
 
 def voters(
-    rule: SoftNeighbours, index: ClusterIndex, references: Tensor, queries: Tensor, *, count: int, examples: int
+    rule: SoftNeighbours, index: ClusterIndex, references: Tensor | None, queries: Tensor, *, count: int, examples: int
 ) -> list[list[Voter]]:
     """The clusters that vote most for each query, nearest first.
 
     Args:
         rule: kNC over the index.
-        references: (N, d) what the index was made of.
+        references: (N, d) what the index was made of; None: no examples are named.
         queries: (n, d).
         count: clusters for each query.
         examples: members of each cluster to name.
@@ -43,7 +43,7 @@ def voters(
                 distance=float((query - index.centres[j]).norm()) / sigma,
                 vote=float(share),
                 size=int(index.sizes[j]),
-                nearest=closest(query, references, index.members(j), examples),
+                nearest=[] if references is None else closest(query, references, index.members(j), examples),
             )
             for j, share in zip(near[:count].tolist(), votes[:count], strict=True)
         ]

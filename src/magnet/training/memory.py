@@ -101,6 +101,6 @@ def memory_key(checkpoint: Path, config: TrainConfig) -> str:
 
 def forget_others(folder: Path, checkpoints: Path) -> None:
     """Remove what was remembered of checkpoints that are no longer there."""
-    for path in folder.glob("step-*.safetensors"):
+    for path in [*folder.glob("step-*.safetensors"), *folder.glob("step-*.json")]:
         if not (checkpoints / path.stem).is_dir():
             path.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """A run that has been trained: its network, its classifiers, its data."""
 
+import hashlib
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from magnet.classify import SoftNeighbours
 from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.evaluation.errors import soft_rule
+from magnet.evaluation.held_out import Calibration, calibrate
 from magnet.index import ClusterIndex
 from magnet.training.checkpoint import find_checkpoint, load_learner, read_progress
 from magnet.training.config import CONFIG, read_config
@@ -118,6 +120,13 @@ class Run:
         return soft_rule(
             self.learner.method, name, self.index, self.references, self.bench.labels, self.config.neighbours
         )
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Temperatures and the novelty threshold: computed once, then kept in the run folder."""
+        centres = hashlib.sha256(self.index.centres.numpy().tobytes()).hexdigest()
+        key = f"{self._key}/{centres}/{self.config.test_draws}"
+        return calibrate(self, self._memory_file.with_suffix(".json"), key)
 
     @property
     def _memory_file(self) -> Path:

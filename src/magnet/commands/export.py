@@ -1,0 +1,107 @@
+"""magnet export."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from magnet.commands.arguments import RunFolder
+from magnet.commands.options import read_options
+from magnet.commands.screen import progress
+from magnet.errors import UserError
+
+if TYPE_CHECKING:
+    from magnet.export import Model
+    from magnet.training.run import Run
+
+HELP = """Write a run as one ONNX file, or as a folder that works without the run and its data.
+
+The ONNX file takes vectors, or images in 0..1, and gives the representation, calibrated class probabilities and the
+nearest cluster; class names and the preprocessing are in its metadata. It is checked against PyTorch on examples of the
+run's data before it is there. The folder is for `magnet classify`, `magnet search` and magnet.load(): safetensors and
+JSON, nothing of which is executed. RUN may be such a folder too.
+
+examples:
+  magnet export runs/photos --to photos.onnx
+  magnet export runs/photos --to photos-model/
+  magnet export runs/photos --to photos-model/ --no-with-references
+"""
+
+
+@dataclass(frozen=True)
+class Export:
+    """The options of `magnet export`."""
+
+    run: RunFolder
+    to: Path
+    """A file that ends in .onnx, or a folder."""
+    with_references: bool = True
+    """The folder holds the representations of the training set, for search; if nothing is said, up to 50,000."""
+    force: bool = False
+    """Replace an export that is there already."""
+    json: bool = False
+    """Print JSON."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Export, and say what was written."""
+    options = read_options(Export, "export", HELP, arguments)
+    onnx = options.to.suffix.lower() == ".onnx"
+    said = any(word.endswith("-with-references") for word in arguments)
+    if onnx and said:
+        raise UserError("--with-references is for folders: an ONNX file has no references")
+
+    with progress("embedding") as report:
+        source = open_source(options.run, report, data=onnx)
+        result = write_onnx(source, options) if onnx else write_bundle(source, options, said)
+    if options.json:
+        print(json.dumps(result, indent=1))
+    elif onnx:
+        kind = "examples of the run's data" if result["real"] else "random inputs, the run's data being out of reach"
+        print(
+            f"{options.to} ({result['bytes'] / 1e6:.1f} MB) agrees with PyTorch on {result['examples']} {kind}: "
+            f"representations to {result['representation']:.1e}, probabilities to {result['probabilities']:.1e}"
+        )
+    else:
+        search = f"{result['references']} references" if result["references"] else "no references, so no search"
+        print(f"{options.to} ({result['bytes'] / 1e6:.1f} MB) holds {result['clusters']} clusters and {search}")
+
+
+def open_source(folder: Path, report: Any, *, data: bool) -> "Run | Model":
+    """The run, with its data if that is wanted and there; or the model of a bundle."""
+    from magnet.export import load
+    from magnet.training.config import CONFIG
+    from magnet.training.run import Run
+
+    if not (folder / CONFIG).is_file():
+        return load(folder)
+    if data:
+        try:
+            return Run(folder, device="cpu", report=report)
+        except UserError:  # the data may be gone; whatever else is wrong is said once more below
+            pass
+    return Run(folder, device="cpu", need_data=False, report=report)
+
+
+def write_onnx(source: "Run | Model", options: Export) -> dict[str, Any]:
+    """Write the file; how far it is from PyTorch, and its size."""
+    from magnet.export import export_onnx
+
+    found = export_onnx(source, options.to, force=options.force)._asdict()
+    return {"file": str(options.to), "bytes": found.pop("size"), **found}
+
+
+def write_bundle(source: "Run | Model", options: Export, said: bool) -> dict[str, Any]:
+    """Write the folder; what is in it."""
+    from magnet.export import export_bundle, load
+
+    wanted = options.with_references if said else None
+    folder = export_bundle(source, options.to, with_references=wanted, force=options.force)
+    model = load(folder, device="cpu")
+    return {
+        "folder": str(folder),
+        "bytes": sum(file.stat().st_size for file in folder.iterdir()),
+        "clusters": len(model.index),
+        "references": 0 if model.references is None else len(model.references),
+    }

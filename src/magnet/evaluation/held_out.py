@@ -1,0 +1,125 @@
+"""What is learnt of a run from examples held out of its clusters: temperatures, and how far away is too far.
+
+Held out are the examples of the validation part, seen as test examples are. A run without one is asked about its own
+training examples, a fifth at a time, by clusters fitted to the other four fifths. The network has seen those, so the
+numbers are then on the confident side.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from magnet.classify import SoftNeighbours
+from magnet.evaluation.errors import soft_rule
+from magnet.evaluation.temperature import fit_temperature
+from magnet.index import ClusterIndex
+
+if TYPE_CHECKING:
+    from magnet.training.run import Run
+
+PERCENTILE = 0.99  # of known examples that are not to be refused
+FOLDS = 5
+MANY = 5000  # training examples above which one fold is enough
+Scores = dict[str, tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Numbers for the use of a run."""
+
+    temperatures: dict[str, float]  # of each classifier: knc, knn, head
+    novelty_threshold: float | None  # distance to the nearest centre, in sigma; None: unknown, nothing is refused
+    held_out: Literal["validation", "train"]
+    examples: int  # held out; 0, and temperatures of 1, where every class has one example only
+
+
+class _Held(NamedTuple):
+    """Representations (n, d) with labels (n,), and classifiers that were made without them."""
+
+    queries: Tensor
+    labels: Tensor
+    knc: SoftNeighbours
+    knn: SoftNeighbours
+
+
+def novelty(rule: SoftNeighbours, representations: Tensor) -> Tensor:
+    """The distance (n,) to the nearest reference of a rule, in sigma."""
+    nearest = rule.references[rule.nearest(representations)[1][:, 0]]
+    return torch.linalg.vector_norm(representations - nearest, dim=1) / rule.variance**0.5
+
+
+@torch.no_grad()
+def class_scores(run: "Run", queries: Tensor, knc: SoftNeighbours, knn: SoftNeighbours) -> Scores:
+    """For each classifier its probabilities (n, C) and the class of each column (C,); the run's head if it has one."""
+    scores = {name: (rule.predict_proba(queries), rule.classes) for name, rule in {"knc": knc, "knn": knn}.items()}
+    logits = run.learner.method.logits(queries.to(run.device))
+    if logits is not None:
+        scores["head"] = logits.softmax(dim=1).cpu(), torch.arange(logits.shape[1])
+    return scores
+
+
+def calibrate(run: "Run", file: Path, key: str) -> Calibration:
+    """The numbers of a run, from ``file`` if they were written there under the same key."""
+    with suppress(OSError, ValueError, TypeError):
+        known = json.loads(file.read_text(encoding="utf-8"))
+        if known.pop("key", None) == key:
+            return Calibration(**known)
+    found = _measure(run)
+    if run.opened:  # else a validation part may be out of sight
+        draft = file.with_name(f"{file.name}.{os.getpid()}.part")
+        with suppress(OSError):
+            draft.write_text(json.dumps({"key": key, **asdict(found)}, indent=1), encoding="utf-8")
+            draft.replace(file)
+    return found
+
+
+def _measure(run: "Run") -> Calibration:
+    validation = run.data.indices("validation") if run.opened else torch.empty(0)
+    parts = [_validation(run, validation)] if len(validation) else list(_folds(run))
+    labels = torch.cat([torch.empty(0, dtype=torch.long), *(part.labels for part in parts)])
+    source: Literal["validation", "train"] = "validation" if len(validation) else "train"
+    if not len(labels):
+        return Calibration(dict.fromkeys(("knc", "knn", "head"), 1.0), None, source, 0)
+    scores = [class_scores(run, part.queries, part.knc, part.knn) for part in parts]
+    temperatures: dict[str, Any] = {}
+    for name, (_, classes) in scores[0].items():
+        probabilities = torch.cat([part[name][0] for part in scores])
+        temperatures[name] = fit_temperature(probabilities, torch.searchsorted(classes, labels))
+    distances = torch.cat([novelty(part.knc, part.queries) for part in parts]).double()
+    return Calibration(temperatures, float(distances.quantile(PERCENTILE)), source, len(labels))
+
+
+def _validation(run: "Run", rows: Tensor) -> _Held:
+    labels = run.data.labels[rows]
+    known = torch.isin(labels, run.index.centre_labels)
+    return _Held(run.embed(rows[known], test=True), labels[known], run.rule("knc"), run.rule("knn"))
+
+
+def _folds(run: "Run") -> Iterator[_Held]:
+    """Training examples by fifths; of a large training part one fifth, or less."""
+    references, labels, method = run.references, run.bench.labels, run.learner.method
+    fold = deal(labels, run.config.seed)
+    for number in range(FOLDS if len(labels) <= MANY else 1):
+        out = fold == number
+        rest, owners = references[~out], labels[~out]
+        index = ClusterIndex.fit(rest, owners, run.config.clusters_per_class, seed=run.config.seed)
+        rules = [soft_rule(method, name, index, rest, owners, run.config.neighbours) for name in ("knc", "knn")]
+        if out.any():
+            yield _Held(references[out][:MANY], labels[out][:MANY], *rules)
+
+
+def deal(labels: Tensor, seed: int) -> Tensor:
+    """A fold (n,) for each example, classes spread evenly; -1, never held out, for one alone in its class."""
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    order = order[labels[order].argsort(stable=True)]  # class by class, at random within a class
+    fold = torch.empty_like(labels)
+    fold[order] = torch.arange(len(labels)) % FOLDS
+    sizes = torch.bincount(labels)[labels]
+    return fold.masked_fill(sizes == 1, -1)

@@ -1,0 +1,100 @@
+"""All of a model that is not a tensor."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from magnet.data.images import room
+from magnet.errors import UserError
+
+
+@dataclass(frozen=True)
+class NetworkPart:
+    """What the network is, for `magnet.backbones.build`."""
+
+    backbone: str
+    shape: tuple[int, ...]  # of one input: (d,), or (3, size, size)
+    dim: int  # 0: the backbone's own
+    hidden: int  # of an mlp; 0: its own
+    normalised: bool  # whether representations are brought to length one
+
+
+@dataclass(frozen=True)
+class ViewsPart:
+    """How images are looked at; nothing of it concerns vectors."""
+
+    size: int  # side of a view
+    rescale: float
+    flip: bool
+    draws: int  # augmented views whose representations are averaged; 1: the centre view alone
+    seed: int  # that draws them
+
+
+@dataclass(frozen=True)
+class VotesPart:
+    """How clusters vote."""
+
+    variance: float  # sigma^2
+    scaling: float
+    neighbours: int  # L
+    temperature: float
+    novelty_threshold: float | None  # in sigma; None: nothing is refused
+    calibrated_on: str  # which examples the last two come from
+    clusters_per_class: int  # K, for classes to come
+
+
+@dataclass(frozen=True)
+class Description:
+    """A model in words and numbers, as it stands in ``bundle.json``."""
+
+    method: str
+    classes: tuple[str, ...]
+    network: NetworkPart
+    views: ViewsPart
+    votes: VotesPart
+
+    @property
+    def kind(self) -> Literal["vectors", "images"]:
+        """What the model takes."""
+        return "vectors" if len(self.network.shape) == 1 else "images"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Description":
+        """The inverse of `to_dict`."""
+        try:
+            network = dict(values["network"])
+            network["shape"] = tuple(int(side) for side in network["shape"])
+            classes = values["classes"]
+            if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+                raise TypeError("classes are not a list of names")
+            return cls(
+                method=str(values["method"]),
+                classes=tuple(classes),
+                network=NetworkPart(**network),
+                views=ViewsPart(**values["views"]),
+                votes=VotesPart(**values["votes"]),
+            )
+        except KeyError as error:
+            raise UserError(f"the description of the model lacks {error}") from error
+        except (TypeError, ValueError) as error:
+            raise UserError(f"the description of the model cannot be understood ({error})") from error
+
+
+def preprocessing(description: Description, mean: tuple[float, ...], std: tuple[float, ...]) -> dict[str, Any]:
+    """How an input is made, in words, for whoever has a photo and the model but not this package."""
+    if description.kind == "vectors":
+        return {"input": "float32 (batch, d)", "d": description.network.shape[0], "normalisation": "in the model"}
+    size = description.views.size
+    return {
+        "input": f"float32 (batch, 3, {size}, {size}), RGB, values 0..1 (bytes divided by 255)",
+        "size": size,
+        "resize": f"turn upright by EXIF; cut out the centre square; resize it to {room(size)} x {room(size)}, "
+        f"bilinear with antialiasing; then to {size} x {size}, bilinear without antialiasing, pixel centres at half "
+        "integers",
+        "value_range": [0.0, 1.0],
+        "normalisation": {"mean": list(mean), "std": list(std)},
+    }

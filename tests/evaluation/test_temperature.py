@@ -1,0 +1,52 @@
+import pytest
+import torch
+
+from magnet.evaluation.calibration import calibration_error
+from magnet.evaluation.held_out import FOLDS, deal
+from magnet.evaluation.temperature import fit_temperature, temper
+
+
+def drawn(sharpness: float, n: int = 20_000):
+    """Labels drawn from probabilities, and those probabilities with their logits stretched."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(n, 5, generator=generator)
+    labels = torch.multinomial(logits.softmax(dim=1), 1, generator=generator).squeeze(1)
+    return (logits * sharpness).softmax(dim=1), labels
+
+
+@pytest.mark.parametrize("sharpness", [0.25, 1.0, 3.0])
+def test_the_temperature_undoes_over_and_underconfidence(sharpness):
+    p, labels = drawn(sharpness)
+    temperature = fit_temperature(p, labels)
+    assert temperature == pytest.approx(sharpness, rel=0.05)
+    confidence, guess = temper(p, temperature).max(dim=1)
+    assert calibration_error(confidence, guess == labels) < 0.02
+
+
+def test_tempering_keeps_the_order_of_the_classes():
+    p, _ = drawn(1.0, 100)
+    assert torch.equal(temper(p, 0.3).argsort(dim=1), p.argsort(dim=1))
+    assert torch.allclose(temper(p, 1.0), p, atol=1e-6)
+    assert torch.allclose(temper(p, 7.0).sum(dim=1), torch.ones(100))
+
+
+def test_no_mistake_at_all_does_not_ask_for_infinite_certainty():
+    p = torch.tensor([[0.9, 0.1], [0.2, 0.8]]).repeat(50, 1)
+    few, many = fit_temperature(p[:10], torch.tensor([0, 1] * 5)), fit_temperature(p, torch.tensor([0, 1] * 50))
+    assert 1 / 16 < many < few
+
+
+def test_classes_without_any_vote_do_not_matter():
+    p, labels = drawn(2.0, 500)
+    wide = torch.cat([p, torch.zeros(500, 20)], dim=1)
+    assert fit_temperature(wide, labels) == pytest.approx(fit_temperature(p, labels), rel=0.05)
+
+
+def test_every_example_is_held_out_once_unless_it_is_alone():
+    labels = torch.tensor([0] * 11 + [1] * 2 + [2] + [4] * 5)
+    fold = deal(labels, 0)
+    assert fold[labels == 2].tolist() == [-1]
+    for c in (0, 1, 4):
+        counts = torch.bincount(fold[labels == c], minlength=FOLDS)
+        assert int(counts.max()) - int(counts.min()) <= 1
+        assert int(counts.max()) < int((labels == c).sum())
