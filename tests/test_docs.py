@@ -1,6 +1,7 @@
 """Every Python block of the README and the docs runs as it stands."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,15 @@ BLOCKS = [
 ]
 
 
+def missing(block: str) -> list[str]:
+    """The packages that a block imports and that are not installed."""
+    return [name for name in re.findall(r"^(?:import|from) (\w+)", block, re.M) if find_spec(name) is None]
+
+
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_code_block_runs(block, tmp_path, monkeypatch):
+    if missing(block):
+        pytest.skip(f"needs {', '.join(missing(block))}")
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     exec(compile(block, "block", "exec"), names)

@@ -21,11 +21,15 @@ __all__ = ["METHODS", "Batch", "Method", "MethodLoss", "Options", "Setting", "me
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method, by its name on the command line."""
+    """The class of a method, by its name on the command line; ``pml/NAME`` is a loss of pytorch-metric-learning."""
+    if name.startswith("pml/"):
+        from magnet.methods.pml import pml_method
+
+        return pml_method(name)
     if name not in METHODS:
         close = get_close_matches(name, METHODS, n=1)
         hint = f": did you mean {close[0]}?" if close else "."
-        raise UserError(f"no method {name!r}{hint} There are: {', '.join(METHODS)}")
+        raise UserError(f"no method {name!r}{hint} There are: {', '.join(METHODS)}, pml/NAME")
     module, attribute = METHODS[name].split(":")
     found: type[Method] = getattr(import_module(f"magnet.methods.{module}"), attribute)
     return found

@@ -1,6 +1,7 @@
 """train: from a configuration to a run folder."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,7 +100,8 @@ def _folder(config: TrainConfig, data: Dataset, resume: bool) -> Path:
                 f"{config.out} holds a run already: give another --out, or `magnet train --resume {config.out}`"
             )
         return config.out
-    base = Path("runs") / f"{data.name}-{config.method}-{config.seed}"
+    method = re.sub(r"[^\w.=-]+", "-", config.method).strip("-")  # a name may hold a slash and brackets
+    base = Path("runs") / f"{data.name}-{method}-{config.seed}"
     folder, number = base, 1
     while (folder / CONFIG).exists():
         number += 1
