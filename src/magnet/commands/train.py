@@ -1,6 +1,7 @@
 """magnet train."""
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -76,11 +77,14 @@ def check_used(config: TrainConfig, default: TrainConfig) -> None:
 
 
 def _finish(folder: Path, config: TrainConfig) -> None:
-    import os
-
     if int(os.environ.get("RANK", "0")) != 0:
         return
-    print(f"The run is in {folder}")
+    from magnet.training.checkpoint import find_checkpoint, read_progress
+
+    seconds: dict[str, float] = read_progress(find_checkpoint(folder / "checkpoint", "last"))["seconds"]
+    total = sum(seconds.values()) or 1.0
+    shares = ", ".join(f"{what} {spent / total:.0%}" for what, spent in seconds.items())
+    print(f"The run is in {folder}  ({total:.0f} s: {shares})")
     if config.evaluate:
         from magnet.commands.evaluate import main as evaluate
 

@@ -74,6 +74,6 @@ def draw_maps(maps: list[Map], names: list[str], path: Path, *, title: str = "",
 def _draw(axis: Any, panel: Map) -> None:
     colours = [COLOURS[label % len(COLOURS)] for label in panel.labels]
     axis.scatter(*panel.positions.T, c=colours, s=14, linewidths=0, alpha=0.85)
-    axis.scatter(*panel.centres.T, c="white", s=34, edgecolors="black", linewidths=0.9)
+    axis.scatter(*panel.centres.T, c="white", s=22, edgecolors="black", linewidths=0.8)
     axis.set_title(panel.title, fontsize=12)
     axis.set_aspect("equal", adjustable="datalim")

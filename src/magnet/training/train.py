@@ -63,7 +63,6 @@ def train(
         for note in _notes(data):
             display.say(note)
         trainer.run()
-        display.say(_times(trainer.progress["seconds"]))
     if trainer.interrupted or trainer.stopping:
         if trainer.progress["finished"]:
             raise KeyboardInterrupt(f"stopped after the last step; the run in {folder} is complete")
@@ -84,13 +83,6 @@ def _notes(data: Dataset) -> list[str]:
     if data.skipped:
         notes.append(f"note: left out {len(data.skipped)} unreadable images, the first {data.skipped[0][0]}")
     return notes
-
-
-def _times(seconds: dict[str, float]) -> str:
-    """Where the time went: training, and the passes over the whole set."""
-    total = sum(seconds.values()) or 1.0
-    shares = ", ".join(f"{what} {spent / total:.0%}" for what, spent in seconds.items())
-    return f"{total:.0f} s: {shares}"
 
 
 def _folder(config: TrainConfig, data: Dataset, resume: bool) -> Path:
