@@ -45,6 +45,7 @@ def test_the_run_holds_the_settings_it_was_trained_with_nothing_left_to_guess(ve
 def test_every_setting_has_a_flag(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr("magnet.training.train.train", lambda config: seen.append(config) or tmp_path)
+    monkeypatch.setattr(command, "_finish", lambda folder, config: None)
     config = dataclasses.replace(
         everything_changed(), method="magnet", preset="paper/default", impostor_fraction=0.1, target_neighbours=3,
         evaluate=False,
@@ -56,6 +57,7 @@ def test_every_setting_has_a_flag(monkeypatch, tmp_path):
 def test_what_you_give_goes_before_the_preset(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr("magnet.training.train.train", lambda config: seen.append(config) or tmp_path)
+    monkeypatch.setattr(command, "_finish", lambda folder, config: None)
     command.main(["--data", "photos", "--preset", "paper/pets", "--scaling", "5", "--no-evaluate"])
     assert (seen[0].scaling, seen[0].alpha) == (5.0, 7.18)
 
