@@ -407,7 +407,7 @@ def test_the_running_variance_is_the_bias_corrected_exponential_average(decay):
         r = (r * (1 + seed)).requires_grad_()
         seen.append(naive.stochastic_objective(r.detach(), clusters, labels)[1])
         module(r, clusters, labels)
-        np.testing.assert_allclose(module.variance, naive.corrected_average(seen, decay), rtol=1e-9)
+        np.testing.assert_allclose(module.variance, naive.corrected_average(seen, decay), rtol=1e-5)
         assert not module.variance.requires_grad
 
 

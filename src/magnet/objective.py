@@ -181,8 +181,8 @@ class MagnetLoss(nn.Module):
         self.alpha, self.scaling, self.own_mean, self.decay = alpha, scaling, own_mean, decay
         self.average: Tensor
         self.weight: Tensor
-        self.register_buffer("average", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("weight", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("average", torch.zeros(()))
+        self.register_buffer("weight", torch.zeros(()))
 
     @property
     def variance(self) -> Tensor | None:

@@ -181,7 +181,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
             "in_pass": position - self._pass_start,
             "seed": self.seed,
             "losses": losses,
-            "new": self._new,
+            "new": self._new.clone(),
             "seeded": torch.where(self._seeded < position, self._seeded, -1),
             "waiting_numbers": torch.tensor([u.number for u in waiting], dtype=torch.long),
             "waiting_sizes": torch.tensor([len(u.examples) for u in waiting], dtype=torch.long),
@@ -203,7 +203,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         self._resume_at = in_pass if 0 < in_pass < len(self) else None
         self._pass_start = self._drawn - in_pass
         self._losses = state["losses"].clone()
-        self._new = state["new"].bool()
+        self._new = state["new"].bool().clone()
         self._seeded = state["seeded"].clone()
         self._in_flight.clear()
         sizes = state["waiting_sizes"].tolist()

@@ -54,6 +54,7 @@ def main(arguments: Sequence[str]) -> None:
     import numpy as np
 
     from magnet.commands.inputs import open_run
+    from magnet.data.splits import TEST
     from magnet.evaluation.matching import open_like
 
     with progress("embedding") as report:
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
             "name": np.array([data.names[i] for i in rows.tolist()]),
         }
     if options.part == "all":  # one part alone is no split: whoever reads the file makes a new one
-        arrays["split"] = data.split
+        arrays["split"] = np.minimum(data.split, TEST)  # what came after the training was not trained on
     _write(options.out, arrays)
     print(f"{len(rows)} representations of {arrays['X'].shape[1]} dimensions are in {options.out}")
 

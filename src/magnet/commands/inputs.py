@@ -25,7 +25,8 @@ class Queries(NamedTuple):
 def open_run(folder: Path, **options: Any) -> Run:
     """A run by its folder."""
     if not folder.is_dir():
-        raise UserError(f"there is no run at {folder}: no such folder")
+        found = "that is a file" if folder.exists() else "no such folder"
+        raise UserError(f"there is no run at {folder}: {found}")
     return Run(folder, **options)
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import tyro
@@ -23,7 +24,7 @@ def read_options(kind: type[T], command: str, description: str, arguments: Seque
 
 def value_of(flag: str, arguments: Sequence[str], default: str) -> str:
     """The value of one flag, looked up before the options are read as a whole."""
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         if word == flag:
             return following
         if word.startswith(flag + "="):

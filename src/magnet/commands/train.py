@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> None:
     """Train or resume, then evaluate."""
     resume = value_of("--resume", arguments, "")
     if resume:
-        _resume(Path(resume), arguments)
+        _resume(resume, arguments)
         return
     start = TrainConfig(
         data=value_of("--data", arguments, ""),
@@ -45,8 +45,9 @@ def main(arguments: Sequence[str]) -> None:
     _finish(train(config), config)
 
 
-def _resume(folder: Path, arguments: Sequence[str]) -> None:
-    rest = [word for word in arguments if word not in ("--resume", str(folder), f"--resume={folder}")]
+def _resume(run: str, arguments: Sequence[str]) -> None:
+    folder = Path(run)
+    rest = [word for word in arguments if word not in ("--resume", run, f"--resume={run}")]
     quiet = "--quiet" in rest
     if [word for word in rest if word != "--quiet"]:
         raise UserError(f"--resume goes on with the settings of the run; leave out {' '.join(rest)}")

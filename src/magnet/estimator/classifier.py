@@ -267,6 +267,10 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         check_number(self.scaling, "scaling", least=0, auto=True)
         check_number(self.alpha, "alpha", least=-np.inf)
         check_fraction(self.shrinkage, "shrinkage", auto=True)
+        if not isinstance(self.standardize, bool | np.bool_) and not (
+            isinstance(self.standardize, str) and self.standardize == "auto"
+        ):
+            raise ValueError(f'standardize must be True, False or "auto"; found {self.standardize!r}')
         check_number(self.clusters_per_batch, "clusters_per_batch", least=2, whole=True)
         check_number(self.examples_per_cluster, "examples_per_cluster", least=1, whole=True, auto=True)
         check_number(self.learning_rate, "learning_rate", least=0)

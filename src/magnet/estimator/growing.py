@@ -18,7 +18,9 @@ def joined_classes(classes: Array, y: Array) -> Array:
     if _family(classes) != _family(y):
         raise UserError(f"the new labels are {y.dtype}, those fitted are {classes.dtype}: give labels of the same type")
     try:
-        joined: Array = np.unique(np.concatenate([classes, y]))
+        # Text of two lengths or kinds is joined as objects, so that nothing is cut.
+        kind = object if object in (classes.dtype, y.dtype) else None
+        joined: Array = np.unique(np.concatenate([classes, y], dtype=kind))
     except TypeError as error:
         raise UserError(f"the new labels cannot be ordered among those fitted ({error})") from error
     return joined
@@ -45,7 +47,7 @@ def grow(
     distances = torch.cdist(new, torch.tensor(centres))
     distances[targets[:, None] != torch.tensor(owners)[None, :]] = torch.inf
     gap, nearest = distances.min(dim=1)
-    joins = gap <= reach
+    joins = (gap <= reach) & gap.isfinite()  # a new class has no cluster to join
     joined = torch.bincount(nearest[joins], minlength=len(centres)).numpy()
     sums = torch.zeros(centres.shape, dtype=torch.float64).index_add(0, nearest[joins], new[joins]).numpy()
     total = counts + joined
@@ -64,4 +66,6 @@ def grow(
 
 
 def _family(labels: Array) -> str:
+    if labels.dtype.kind == "U" or (labels.dtype == object and all(isinstance(label, str) for label in labels)):
+        return "text"
     return "number" if labels.dtype.kind in "biuf" else labels.dtype.kind

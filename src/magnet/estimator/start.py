@@ -35,12 +35,14 @@ class WithinClass:
         # A feature that is constant but for rounding says nothing, and must not be blown up.
         constant = spread <= 1e-12 * x.abs().amax(dim=0)
         scale = spread.masked_fill(constant, torch.inf) if standardize else torch.ones_like(spread)
-        self._basis = torch.diag(1 / scale)  # (d, q)
         rows, width = z.shape
+        self._basis: Tensor  # (d, q)
         if width > min(WIDE, rows):
             kept = min(rows, width, NARROW if width > WIDE else width)
             principal = PCA(kept, random_state=seed).fit((z / scale).numpy()).components_
             self._basis = torch.as_tensor(principal, dtype=z.dtype).T / scale[:, None]
+        else:
+            self._basis = torch.diag(1 / scale)
         z = z @ self._basis if standardize or self._basis.shape[0] != self._basis.shape[1] else z
 
         counts = torch.bincount(labels).to(z.dtype)

@@ -14,6 +14,7 @@ from magnet.evaluation.matching import match, open_like
 from magnet.evaluation.retrieval import retrieval
 from magnet.evaluation.temperature import temper
 from magnet.training.run import Run
+from magnet.training.workbench import absolute
 
 
 def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test", *, worst: int = 10) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test", *,
     queries = run.embed(matched.rows, chosen, test=True)
     scores = class_scores(run, queries, run.rule("knc"), run.rule("knn"))
     temperatures = run.calibration.temperatures
+    own = absolute(chosen.spec) == absolute(run.config.data)
     rule = run.learner.method.classifier
     probabilities, classes = scores[rule if rule in scores else "knc"]
     return {
@@ -48,7 +50,7 @@ def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test", *,
         "retrieval": retrieval(queries, matched.labels),
         "rule": rule,
         "worst": worst_classes(classes[probabilities.argmax(dim=1)], matched.labels, run.classes, worst),
-        "seen": int((chosen.split[matched.rows] == 0).sum()) if chosen.spec == run.config.data else 0,
+        "seen": int((chosen.split[matched.rows] == 0).sum()) if own else 0,
         "left_out": matched.left_out,
         "unknown": matched.unknown,
         "data": chosen.spec,

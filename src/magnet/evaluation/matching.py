@@ -7,7 +7,9 @@ from torch import Tensor
 
 from magnet.data import Dataset, open_data
 from magnet.errors import UserError
+from magnet.training.parts import restore_parts
 from magnet.training.run import Run
+from magnet.training.workbench import absolute
 
 
 class Matched(NamedTuple):
@@ -40,7 +42,11 @@ def match(run: Run, data: Dataset, part: str) -> Matched:
 
 def open_like(run: Run, spec: str) -> Dataset:
     """Other data, opened for a run: of the same kind, split by the same seed, decoded for its image size."""
-    data = open_data(spec, seed=run.config.seed, on_bad_image=run.config.bad_images)
+    own = absolute(spec) == absolute(run.config.data)
+    validation = run.config.validation if own else 0.0
+    data = open_data(spec, seed=run.config.seed, validation=validation, on_bad_image=run.config.bad_images)
+    if own:
+        data = restore_parts(run.folder, data)
     kind, shape = run.bench.data.kind, run.bench.data.shape
     if data.kind != kind:
         raise UserError(f"{spec} holds {data.kind}, but the run {run.folder} was trained on {kind}")

@@ -21,7 +21,7 @@ def grow(index: ClusterIndex, new: Tensor, labels: Tensor, *, reach: float, clus
         clusters_per_class: the most new clusters of a class.
     """
     distances, nearest = (found[:, 0] for found in _nearest_own(new, labels, index))
-    joins = distances <= reach
+    joins = (distances <= reach) & distances.isfinite()  # a new class has no cluster to join
     sums = (index.centres * index.sizes[:, None]).index_add(0, nearest[joins], new[joins])
     sizes = index.sizes.index_add(0, nearest[joins], torch.ones_like(nearest[joins]))
     centres, owners, place = sums / sizes[:, None], index.centre_labels, nearest.clone()

@@ -1,6 +1,7 @@
 """Checkpoints: a folder of safetensors and JSON, written whole or not at all. Loading one never executes code."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,7 @@ def find_checkpoint(folder: Path, which: str = "best") -> Path:
 
 def read_progress(checkpoint: Path) -> Values:
     """The counters saved with a checkpoint."""
-    progress: Values = json.loads((checkpoint / "progress.json").read_text())
-    return progress
+    return _read_json(checkpoint / "progress.json")
 
 
 def load_learner(checkpoint: Path, learner: nn.Module) -> None:
@@ -117,9 +117,8 @@ def _write(folder: Path, name: str, values: Values) -> None:
 
 def _read(folder: Path, name: str) -> Values:
     try:
-        plain: Values = json.loads((folder / f"{name}.json").read_text())
-        return plain | load_file(folder / f"{name}.safetensors")
-    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        return _read_json(folder / f"{name}.json") | load_file(folder / f"{name}.safetensors")
+    except SafetensorError as error:
         raise UserError(f"{folder / name} cannot be read ({error}): the file is broken or cut short") from error
 
 
@@ -134,7 +133,18 @@ def _remove(path: Path) -> None:
 
 def _named_best(folder: Path) -> str:
     path = folder / "best.json"
-    return str(json.loads(path.read_text())["checkpoint"]) if path.is_file() else ""
+    name = str(_read_json(path).get("checkpoint")) if path.is_file() else ""
+    return name if re.fullmatch(r"step-\d+", name) else ""
+
+
+def _read_json(path: Path) -> Values:
+    try:
+        values: Values = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): the file is broken or cut short") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} does not hold what a checkpoint needs")
+    return values
 
 
 def _replace_text(path: Path, text: str) -> None:

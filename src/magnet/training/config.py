@@ -115,7 +115,7 @@ class TrainConfig:
     checkpoint_every: int = 1
     """Epochs between checkpoints."""
     keep_refreshes: int = 0
-    """How many refreshes to keep for the explorer's time slider, spread over the run."""
+    """How many refreshes to keep, spread over the run: representations and clusters, to look back at."""
 
     workers: int = -1
     """Processes that decode images (-1: 2 for images, none for vectors). At most 4."""

@@ -21,6 +21,7 @@ from magnet.training.config import CONFIG, read_config
 from magnet.training.embed import Report, embed
 from magnet.training.loading import PASS_BATCH
 from magnet.training.memory import Memory, forget_others, memory_key
+from magnet.training.parts import restore_parts
 from magnet.training.workbench import make_workbench, open_for
 
 
@@ -126,7 +127,7 @@ class Run:
         """Temperatures and the novelty threshold: computed once, then kept in the run folder."""
         centres = hashlib.sha256(self.index.centres.numpy().tobytes()).hexdigest()
         key = f"{self._key}/{centres}/{self.config.test_draws}"
-        return calibrate(self, self._memory_file.with_suffix(".json"), key)
+        return calibrate(self, self._memory_file.with_suffix(f".{self.config.test_draws}.json"), key)
 
     @property
     def _memory_file(self) -> Path:
@@ -134,7 +135,7 @@ class Run:
 
     def _open(self) -> Dataset:
         try:
-            return open_for(self.config)
+            return restore_parts(self.folder, open_for(self.config))
         except UserError as error:
             raise UserError(
                 f"the data that {self.folder} was trained on cannot be opened ({error}). "

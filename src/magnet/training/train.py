@@ -17,6 +17,7 @@ from magnet.training.checkpoint import checkpoints, find_checkpoint
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.display import Display
 from magnet.training.loop import Trainer
+from magnet.training.parts import check_parts, keep_parts
 from magnet.training.workbench import Workbench, complete, make_workbench, open_for
 
 
@@ -42,6 +43,8 @@ def train(
     if config.patience and not len(data.indices("validation")):
         raise UserError("--patience needs validation data: give --validation 0.1 too, or data with a validation part")
     folder = _folder(config, data, resume)
+    if resume:
+        check_parts(folder, data)
     config = replace(config, out=folder)
     fabric = _fabric(config)
     fabric.launch()
@@ -53,6 +56,8 @@ def train(
     if fabric.is_global_zero:  # nothing is written before all settings have been seen to work
         folder.mkdir(parents=True, exist_ok=True)
         config.save(folder / CONFIG)
+        if not started:
+            keep_parts(folder, data)
     if config.warm_start_epochs and not started:
         _take_network(bench, _train_softmax(bench, folder / "warm-start", resume, console, silent))
     title = f"{config.method} on {data.name}"
@@ -105,20 +110,23 @@ def _fabric(config: TrainConfig) -> Fabric:
     """One device, or as many processes as torchrun started."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     world = int(os.environ.get("WORLD_SIZE", "1"))
-    return Fabric(
-        accelerator=config.device,
-        devices=local,
-        num_nodes=max(1, world // local),
-        strategy="ddp" if world > 1 else "auto",
-        precision=config.precision,
-    )
+    try:
+        return Fabric(
+            accelerator=config.device,
+            devices=local,
+            num_nodes=max(1, world // local),
+            strategy="ddp" if world > 1 else "auto",
+            precision=config.precision,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"--device {config.device} cannot be used here: {' '.join(str(error).split())}") from error
 
 
 def _train_softmax(bench: Workbench, folder: Path, resume: bool, console: Console | None, silent: bool) -> Path:
     """A few epochs of softmax on the same data: the network that a warm start takes."""
     config = replace(
         bench.config, method="softmax", out=folder, epochs=bench.config.warm_start_epochs, steps=0,
-        warm_start_epochs=0, validation=0.0, patience=0, keep_refreshes=0, evaluate=False,
+        warm_start_epochs=0, patience=0, validate_every=10**9, keep_refreshes=0, evaluate=False,
     )  # fmt: skip
     again = resume and (folder / CONFIG).exists()
     try:
