@@ -19,8 +19,12 @@ COMMANDS = {
     "embed": "write the representations of images or vectors to an .npz",
     "classify": "label, probability and nearest clusters of photos or vectors",
     "search": "the training examples nearest to a photo or vector",
+    "explore": "a page in the browser: the map, clusters, modes, suspects and time of up to three runs",
     "export": "one ONNX file or a portable folder of a run",
+    "report": "one page on one or several runs: errors, curves, confusions, settings",
     "tune": "random search of the settings, judged on validation data",
+    "reproduce": "regenerate a table or figure of the paper on your data",
+    "bench": "measure speed and memory against what people would use instead",
 }
 
 

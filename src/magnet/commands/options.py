@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
@@ -35,3 +36,8 @@ def value_of(flag: str, arguments: Sequence[str], default: str) -> str:
 def is_terminal() -> bool:
     """Whether a person is looking."""
     return sys.stdout.isatty()
+
+
+def short_name(data: str) -> str:
+    """A word for data that --data names, for the folder of what comes of it."""
+    return Path(data.split(":")[-1]).stem or "data"

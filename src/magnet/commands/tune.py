@@ -9,7 +9,7 @@ from typing import Literal
 
 import tyro
 
-from magnet.commands.options import read_options, value_of
+from magnet.commands.options import read_options, short_name, value_of
 from magnet.commands.train import check_used
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> None:
     options = read_options(TuneOptions, "tune", HELP, arguments, default=default)
     check_used(options, default)
     given = {word.split("=")[0].removeprefix("--").replace("-", "_") for word in arguments if word.startswith("--")}
-    folder = options.out or Path("searches") / f"{_short(options.data)}-{options.method}-{options.seed}"
+    folder = options.out or Path("searches") / f"{short_name(options.data)}-{options.method}-{options.seed}"
 
     from rich.console import Console
 
@@ -77,8 +77,4 @@ def main(arguments: Sequence[str]) -> None:
     lines = Lines(search, console)
     with progress("trials") if options.jobs > 1 and not options.quiet else nullcontext() as bar:
         study = tune(search, report=lambda study: lines.show(study, bar), console=console)
-    tell(search, study, _short(options.data), console)
-
-
-def _short(data: str) -> str:
-    return Path(data.split(":")[-1]).stem or "data"
+    tell(search, study, short_name(options.data), console)

@@ -20,8 +20,13 @@ def merge_classes(dataset: Dataset, pairs_seed: int) -> Dataset:
     merged = np.empty(len(order), dtype=np.int64)
     for label, pair in enumerate(pairs):
         merged[pair] = label
+    return merge_by(dataset, merged, [" + ".join(dataset.classes[i] for i in pair) for pair in pairs])
+
+
+def merge_by(dataset: Dataset, merged: np.ndarray, classes: list[str]) -> Dataset:
+    """A copy in which class c has become class ``merged[c]`` of ``classes``."""
     other = copy.copy(dataset)
-    other.labels = torch.from_numpy(merged)[dataset.labels]
-    other.classes = [" + ".join(dataset.classes[i] for i in pair) for pair in pairs]
+    other.labels = torch.from_numpy(merged.astype(np.int64))[dataset.labels]
+    other.classes = classes
     other.fine_labels, other.fine_classes = dataset.labels, dataset.classes
     return other

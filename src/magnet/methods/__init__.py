@@ -16,8 +16,14 @@ METHODS = {
     "ncm": "ncm:NCM",
     "ncmc": "ncm:NCMC",
 }
+# Magnet with one of its choices undone, for the ablations.
+VARIANTS = {
+    "magnet/uniform-seeds": "variants:UniformSeeds",
+    "magnet/random-clusters": "variants:RandomClusters",
+    "magnet/cached-representations": "variants:CachedRepresentations",
+}
 
-__all__ = ["METHODS", "Batch", "Method", "MethodLoss", "Options", "Setting", "method_class"]
+__all__ = ["METHODS", "VARIANTS", "Batch", "Method", "MethodLoss", "Options", "Setting", "method_class"]
 
 
 def method_class(name: str) -> type[Method]:
@@ -26,10 +32,11 @@ def method_class(name: str) -> type[Method]:
         from magnet.methods.pml import pml_method
 
         return pml_method(name)
-    if name not in METHODS:
+    known = METHODS | VARIANTS
+    if name not in known:
         close = get_close_matches(name, METHODS, n=1)
         hint = f": did you mean {close[0]}?" if close else "."
         raise UserError(f"no method {name!r}{hint} There are: {', '.join(METHODS)}, pml/NAME")
-    module, attribute = METHODS[name].split(":")
+    module, attribute = known[name].split(":")
     found: type[Method] = getattr(import_module(f"magnet.methods.{module}"), attribute)
     return found

@@ -1,0 +1,137 @@
+"""magnet reproduce."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from magnet.commands.options import read_options, short_name, value_of
+from magnet.errors import UserError
+from magnet.training.config import TrainConfig
+from magnet.training.presets import with_preset
+
+EXPERIMENTS = {
+    "fine-grained": "test error of every method, settings chosen by an equal search (tables a to d)",
+    "metrics": "every method under soft kNN and under kNC (figure e)",
+    "hierarchy": "error on hidden classes after training on merged ones (table f)",
+    "dynamics": "error against iterations, and who is there first (training curves)",
+    "attributes": "how many neighbours share an attribute (attribute concentration)",
+    "maps": "t-SNE maps with densities, centres, exemplars, an attribute, and thumbnails",
+    "ablations": "alpha, K, M against D, L, refreshes, scaling, sampling, warm start",
+}
+HELP = """Regenerate a table or figure of the paper on your data: EXPERIMENT is one of
+
+{list}
+  all            one after the other
+
+Each method's settings are chosen by the same number of random trials, judged on held-out training data. What you give
+yourself (any option of `magnet train`) holds for all methods and is not searched. Runs are kept by configuration under
+OUT/runs, so the same command goes on where it was stopped, and experiments share what they have in common.
+
+examples:
+  magnet reproduce fine-grained --data features.npz --out results/features
+  magnet reproduce hierarchy --data features.npz --out results/features --seeds 5
+  magnet reproduce all --data digits --out results/digits
+""".format(list="\n".join(f"  {name:<14} {text}" for name, text in EXPERIMENTS.items()))
+
+
+@dataclass(frozen=True)
+class ReproduceOptions(TrainConfig):
+    """Regenerate a table or figure."""
+
+    out: Path | None = None
+    """Folder of the results (default: results/DATA); each experiment has a folder of its own in it."""
+    seeds: int = 3
+    """Runs with each method's chosen settings."""
+    pairings: int = 5
+    """Random pairings of classes in the hierarchy experiment."""
+    trials: int = 16
+    """Settings tried for each method before choosing."""
+    settings: Path | None = None
+    """results.json of a fine-grained experiment whose chosen settings to take instead of searching."""
+    peers: bool = False
+    """Compare with losses of pytorch-metric-learning too: Proxy-Anchor, SoftTriple, SupCon, Multi-Similarity, ArcFace,
+    Proxy-NCA."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run experiments, print their tables, write their figures and results."""
+    wanted, words = _wanted(arguments)
+
+    def start(method: str) -> TrainConfig:
+        data, preset = value_of("--data", words, ""), value_of("--preset", words, "auto")
+        return with_preset(TrainConfig(data=data, preset=preset, method=method))
+
+    import tyro
+
+    default = start("magnet")
+    values = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
+    values["data"] = values["data"] or tyro.MISSING
+    options = read_options(ReproduceOptions, "reproduce EXPERIMENT", HELP, words, default=ReproduceOptions(**values))
+    if value_of("--method", words, ""):
+        raise UserError("reproduce compares softmax, triplet and magnet, and with --peers others: leave --method out")
+    given = {name: getattr(options, name) for name in _named(words)}
+
+    def configure(method: str) -> TrainConfig:
+        return dataclasses.replace(start(method), **given | {"out": None})
+
+    from rich.console import Console
+
+    from magnet.experiments.lab import METHODS, PEERS, Lab
+
+    console = Console()
+    folder = options.out or Path("results") / short_name(options.data)
+    for name in wanted:
+        methods = (*METHODS, *PEERS) if options.peers and name in ("fine-grained", "metrics", "hierarchy") else METHODS
+        lab = Lab(
+            configure, folder / name, fixed=frozenset(given), methods=methods, seeds=options.seeds,
+            pairings=options.pairings, trials=options.trials, settings=options.settings, console=console,
+        )  # fmt: skip
+        try:
+            _reproduce(name, lab, console)
+        except UserError as error:
+            if len(wanted) == 1:
+                raise
+            console.print(f"{name} is left out: {error}\n", highlight=False, markup=False)
+
+
+def _reproduce(name: str, lab: Any, console: Any) -> None:
+    console.print(f"[bold]{name}[/] on {lab.data.name}: {EXPERIMENTS[name]}")
+    lab.out.mkdir(parents=True, exist_ok=True)
+    try:
+        outcome = import_module(f"magnet.experiments.{name.replace('-', '_')}").run(lab)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped during {name}; the same command goes on from there") from None
+    for table in outcome.tables:
+        console.print()
+        console.print(table.rich())
+    path = outcome.save(lab.out, {"experiment": name, **lab.about()})
+    pictures = "".join(f", {figure.name}" for figure in outcome.figures)
+    console.print(f"\nwritten: {path}{pictures}\n", highlight=False, soft_wrap=True)
+
+
+def _wanted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        return [], ["--help"]
+    name, *words = arguments
+    if name == "all":
+        return list(EXPERIMENTS), words
+    if name not in EXPERIMENTS:
+        close = get_close_matches(name, [*EXPERIMENTS, "all"], n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise UserError(
+            f"there is no experiment {name!r}.{hint} There are: {', '.join(EXPERIMENTS)}, all. "
+            "Example: magnet reproduce fine-grained --data features.npz"
+        )
+    return [name], words
+
+
+def _named(words: Sequence[str]) -> list[str]:
+    """The settings of a run that were given by name."""
+    names = {field.name for field in dataclasses.fields(TrainConfig)} - {"method", "out", "data", "preset"}
+    flags = [word.split("=")[0].removeprefix("--").replace("-", "_") for word in words if word.startswith("--")]
+    plain = [flag if flag in names else flag.removeprefix("no_") for flag in flags]
+    return [name for name in plain if name in names]

@@ -1,0 +1,181 @@
+"""Attribute concentration: how well the neighbours of an example share what is known of it beside its class.
+
+The paper's attribute precision: for each example and each attribute that it has, the fraction of its k nearest
+neighbours that have it too, as a function of k. Means are taken over the examples with an attribute, then over the
+attributes, so that a frequent attribute does not drown the others.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from magnet.neighbours import CHUNK_ELEMENTS, nearest_of_chunk, split_rows
+
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True)
+class Concentration:
+    """Precision of A attributes at S neighbourhood sizes, and what neighbours drawn by lot would give.
+
+    An attribute that no counted example has is nan, and not part of any mean.
+    """
+
+    sizes: tuple[int, ...]
+    counts: np.ndarray  # (A,) examples that have the attribute and were counted
+    per_attribute: np.ndarray  # (A, S) mean fraction of their neighbours that have it too
+    chance: np.ndarray  # (A,) the same fraction among all examples that could have been neighbours
+
+    @property
+    def precision(self) -> np.ndarray:
+        """Mean attribute precision (S,); nan where there is no attribute to speak of."""
+        found = self.per_attribute[self.counts > 0]
+        return found.mean(axis=0) if len(found) else np.full(len(self.sizes), np.nan)
+
+    @property
+    def base(self) -> float:
+        """The precision of neighbours drawn by lot."""
+        found = self.chance[self.counts > 0]
+        return float(found.mean()) if len(found) else float("nan")
+
+    @property
+    def lift(self) -> np.ndarray:
+        """Precision divided by the base (S,): 1 is chance."""
+        return self.precision / self.base if self.base else np.full(len(self.sizes), np.nan)
+
+    @property
+    def gain(self) -> np.ndarray:
+        """Precision minus the base (S,): 0 is chance."""
+        return self.precision - self.base
+
+
+def attribute_concentration(
+    representations: Tensor,
+    attributes: Any,
+    *,
+    sizes: tuple[int, ...] = SIZES,
+    labels: Tensor | None = None,
+    others_only: bool = False,
+) -> Concentration:
+    """The fraction of the k nearest neighbours of an example that share an attribute with it.
+
+    Args:
+        representations: (N, d). Each example is left out of its own neighbours.
+        attributes: (N, A), 1 has it, 0 has it not, nan unknown. Unknown neighbours do not count for that attribute;
+            an example of which no attribute is known is left out altogether.
+        sizes: the k, ascending. Where there are fewer neighbours than k, all are taken.
+        labels: (N,) classes, for ``others_only``.
+        others_only: only examples of other classes are neighbours. The way to look at attributes that were given to
+            whole classes: neighbours of the own class share them all.
+    """
+    if others_only and labels is None:
+        raise ValueError("others_only needs labels: which neighbours are of other classes?")
+    known, has, rows = _read(representations, attributes)
+    representations = representations[rows]
+    # A neighbour of the query's own group is no neighbour: the group is its class, or the example alone.
+    group = labels[rows].cpu() if others_only and labels is not None else torch.arange(len(rows))
+    known_rest, has_rest = known.sum(0) - _group_sums(known, group), has.sum(0) - _group_sums(has, group)
+    tally = _Tally(sizes, has.shape[1])
+    for chunk in _chunks(torch.arange(len(rows)), len(rows), sizes[-1] + has.shape[1]):
+        at = representations[chunk]
+        own, owners = group[chunk].to(at.device), group.to(at.device)
+        distances, ids = nearest_of_chunk(at, representations, sizes[-1], own, owners)
+        ids = ids.masked_fill(distances.isinf(), len(rows)).cpu()
+        tally.add(ids, known, has, has[chunk], has_rest[chunk].double() / known_rest[chunk])
+    return tally.result()
+
+
+def concentration_within_classes(
+    representations: Tensor, attributes: Any, labels: Tensor, *, sizes: tuple[int, ...] = SIZES
+) -> Concentration:
+    """As `attribute_concentration`, with neighbours of the example's own class only.
+
+    ``chance`` is then the base rate of the classes themselves, the example left out, and ``lift`` says how much the
+    space orders a class by its attributes, however pure the classes are. An example counts for an attribute that
+    some others of its class have and some have not: elsewhere there is nothing to order.
+    """
+    known, has, rows = _read(representations, attributes)
+    representations, labels = representations[rows], labels[rows].cpu()
+    tally = _Tally(sizes, has.shape[1])
+    for label in labels.unique():
+        members = (labels == label).nonzero().squeeze(1)
+        space, knows, owns = representations[members], known[members], has[members]
+        known_rest, has_rest = knows.sum(0) - knows.long(), owns.sum(0) - owns.long()
+        varies = (has_rest > 0) & (has_rest < known_rest)
+        for chunk in _chunks(torch.arange(len(members)), len(members), sizes[-1] + has.shape[1]):
+            everyone = torch.arange(len(members), device=space.device)
+            distances, ids = nearest_of_chunk(space[chunk], space, sizes[-1], chunk.to(space.device), everyone)
+            ids = ids.masked_fill(distances.isinf(), len(members)).cpu()
+            tally.add(ids, knows, owns, owns[chunk] & varies[chunk], has_rest[chunk].double() / known_rest[chunk])
+    return tally.result()
+
+
+class _Tally:
+    """Sums of fractions over examples, an attribute and a neighbourhood size at a time."""
+
+    def __init__(self, sizes: tuple[int, ...], attributes: int) -> None:
+        if list(sizes) != sorted(set(sizes)) or not sizes or sizes[0] < 1:
+            raise ValueError(f"sizes must be ascending and at least 1; found {sizes}")
+        self.sizes = sizes
+        self.counts = torch.zeros(attributes, len(sizes), dtype=torch.long)
+        self.fractions = torch.zeros(attributes, len(sizes), dtype=torch.double)
+        self.asked = torch.zeros(attributes, dtype=torch.long)
+        self.chance = torch.zeros(attributes, dtype=torch.double)
+
+    def add(self, ids: Tensor, known: Tensor, has: Tensor, counted: Tensor, chance: Tensor) -> None:
+        """Rankings ``ids`` (n, k) into ``known`` and ``has`` (N, A), id N: nobody; ``counted``, ``chance`` (n, A)."""
+        nobody = torch.zeros(1, has.shape[1])
+        tables = [torch.cat([table.float(), nobody]) for table in (known, has)]
+        seen, shared = (torch.zeros(len(ids), has.shape[1]) for _ in tables)
+        done = 0
+        for place, size in enumerate(self.sizes):
+            if ids[:, done:size].numel():
+                ring = ids[:, done:size]  # the neighbours that the sizes before did not have
+                for total, table in zip((seen, shared), tables, strict=True):
+                    total += embedding_bag(ring, table, mode="sum")
+            done = size
+            speaks = counted & (seen > 0)  # of some neighbours the attribute is known
+            self.counts[:, place] += speaks.sum(0)
+            self.fractions[:, place] += (shared.double() / seen).masked_fill(~speaks, 0).sum(0)
+        possible = counted & chance.isfinite()
+        self.asked += possible.sum(0)
+        self.chance += chance.masked_fill(~possible, 0).sum(0)
+
+    def result(self) -> Concentration:
+        """The means."""
+        precision = self.fractions / self.counts  # 0 / 0 is nan
+        # An attribute counts if it can be spoken of at every size; the smallest sees the fewest neighbours.
+        counts = self.counts[:, 0]
+        return Concentration(self.sizes, counts.numpy(), precision.numpy(), (self.chance / self.asked).numpy())
+
+
+def _read(representations: Tensor, attributes: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Known (n, A) and has (n, A) of the examples of which anything is known, and their ids (n,)."""
+    values = torch.as_tensor(attributes)
+    if values.ndim != 2 or len(values) != len(representations):
+        raise ValueError(
+            f"attributes have shape {tuple(values.shape)}, expected ({len(representations)}, A): one row an example"
+        )
+    known = ~values.isnan() if values.is_floating_point() else torch.ones_like(values, dtype=torch.bool)
+    rows = known.any(dim=1).nonzero().squeeze(1)
+    return known[rows].cpu(), (values == 1)[rows].cpu(), rows
+
+
+def _group_sums(table: Tensor, group: Tensor) -> Tensor:
+    """For each row the sum over the rows of its group (n, A)."""
+    _, place = group.unique(return_inverse=True)
+    sums = torch.zeros(int(place.max()) + 1 if len(place) else 0, table.shape[1], dtype=torch.long)
+    return sums.index_add_(0, place, table.long())[place]
+
+
+def _chunks(rows: Tensor, references: int, row_elements: int) -> Iterator[Tensor]:
+    """Rows in chunks whose attributes, not only whose distances, stay within the budget."""
+    if not len(rows):
+        return
+    for some in split_rows(rows, references):
+        yield from some.split(max(1, CHUNK_ELEMENTS // (8 * row_elements)))

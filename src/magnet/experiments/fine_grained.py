@@ -1,0 +1,60 @@
+"""Tables (a) to (d) of the paper: test errors of softmax, triplet and Magnet under the same conditions."""
+
+from typing import Any
+
+import numpy as np
+
+from magnet.evaluation.intervals import paired_interval, relative_interval
+from magnet.experiments.lab import Lab
+from magnet.experiments.outcome import Outcome, Table
+from magnet.experiments.predictions import NAMES, own_rule, top_classes, wrong
+from magnet.experiments.search import chosen, settings_table
+from magnet.experiments.words import PAIRED, difference, pretty, share, spread
+
+HELP = "test error of every method on the official split, settings chosen by an equal search (tables a to d)"
+
+
+def run(lab: Lab) -> Outcome:
+    """Search, train with every seed, test."""
+    lab.expect(lab.runs_of_best)
+    mistakes: dict[str, np.ndarray] = {}  # (seeds, n) under the method's own rule
+    values: dict[str, Any] = {}
+    for method in lab.methods:
+        ranked = lab.search(method)
+        validation, config = ranked[0]
+        runs = [lab.train(seeded) for seeded in lab.seeded(config)]
+        rule = own_rule(runs[0])
+        truth = lab.data.labels[lab.data.indices("test")]
+        mistakes[method] = np.stack([wrong(top_classes(run)[rule], truth) for run in runs])
+        values[method] = {
+            "rule": rule,
+            "errors": mistakes[method].mean(axis=1).tolist(),
+            "validation_error": validation if np.isfinite(validation) else None,
+            "settings": chosen(config, lab.fixed),
+            "trials": [error if np.isfinite(error) else None for error, _ in ranked],
+        }
+    rows = []
+    for method in lab.methods:
+        row = [pretty(method), NAMES[values[method]["rule"]], spread(mistakes[method].mean(axis=1))]
+        if method == "magnet":
+            row += ["", ""]
+        else:
+            values[method]["magnet_minus_this"] = paired_interval(mistakes["magnet"], mistakes[method])
+            values[method]["magnet_below_this"] = relative_interval(mistakes["magnet"], mistakes[method])
+            row += [difference(values[method]["magnet_minus_this"]), share(values[method]["magnet_below_this"])]
+        rows.append(row)
+    size = len(lab.data.indices("test"))
+    tested = Table(
+        f"{lab.data.name}: error on the {size:,} test examples, in %",
+        ["method", "rule", "error", "Magnet minus this", "Magnet relatively below"],
+        rows,
+        f"Mean ± standard deviation of {lab.seeds} seeds. {PAIRED}",
+    )
+    settings, caption = {method: found["settings"] for method, found in values.items()}, "Given, not searched."
+    if lab.settings is None:
+        settings = {
+            method: found["settings"] | {"validation error, %": round(100 * found["validation_error"], 1)}
+            for method, found in values.items()
+        }
+        caption = f"The best of {lab.trials} random trials for each method, by the error on held-out training examples."
+    return Outcome([tested, settings_table(f"{lab.data.name}: chosen settings", settings, caption)], values=values)

@@ -1,0 +1,104 @@
+"""Table (f) of the paper: are classes found again that were merged before training?
+
+Classes are merged in random pairs, or in groups that they really belong to. A network is trained on the merged labels
+alone, and its settings are chosen by them alone. Then the classifiers are refitted, on the same representations, to
+the classes as they were, and asked about the test examples.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from magnet.data import Dataset, merge_classes
+from magnet.data.hierarchy import known_groups, merge_groups
+from magnet.evaluation.intervals import paired_interval, relative_interval
+from magnet.evaluation.probe import linear_probe
+from magnet.experiments.lab import Lab
+from magnet.experiments.outcome import Outcome, Table
+from magnet.experiments.predictions import NAMES, top_classes, wrong
+from magnet.experiments.search import chosen, settings_table
+from magnet.experiments.words import PAIRED, difference, pretty, share, spread
+from magnet.training.run import Run
+
+HELP = "error on the hidden classes after training on merged ones (table f)"
+SEARCH_PAIRING = 1000  # the pairing that settings are chosen on; not one of those that are tested
+RULES = ("knc", "knn")
+MEASURES = ("knc", "knc@5", "knn", "knn@5", "probe")
+
+
+def run(lab: Lab) -> Outcome:
+    """Random pairs, then the real hierarchy where the data has one."""
+    groups = known_groups(lab.data)
+    sorts = 1 if groups is None else 2
+    lab.expect(len(lab.methods) * (sorts * lab.trials + lab.pairings + (sorts - 1) * lab.seeds))
+    pairs = [merge_classes(lab.data, pairing) for pairing in range(lab.pairings)]
+    values = {"random pairs": _measure(lab, merge_classes(lab.held, SEARCH_PAIRING), pairs)}
+    tables = _tables(lab, f"merged in random pairs, {lab.pairings} pairings and seeds", values["random pairs"])
+    if groups is not None:
+        merged = merge_groups(lab.data, groups)
+        some = ", ".join(merged.classes[:3]) + (", ..." if len(merged.classes) > 3 else "")
+        values["real groups"] = _measure(lab, merge_groups(lab.held, groups), [merged] * lab.seeds)
+        name = f"merged in {len(merged.classes)} real groups ({some}), {lab.seeds} seeds"
+        tables += _tables(lab, name, values["real groups"])
+    return Outcome(tables, values=values)
+
+
+def _measure(lab: Lab, held: Dataset, merged: list[Dataset]) -> dict[str, Any]:
+    """Errors of each method on the hidden classes in each repetition; settings are chosen on ``held``."""
+    values: dict[str, Any] = {}
+    mistakes: dict[str, dict[str, np.ndarray]] = {}  # by method and measure, (repetitions, n)
+    for method in lab.methods:
+        config = lab.best(method, held)
+        rows: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
+        for seed, data in enumerate(merged):
+            for name, wrongs in _mistakes(lab.train(replace(config, seed=seed), data)).items():
+                rows[name].append(wrongs)
+        mistakes[method] = {name: np.stack(found) for name, found in rows.items()}
+        values[method] = {name: found.mean(axis=1).tolist() for name, found in mistakes[method].items()}
+        values[method]["settings"] = chosen(config, lab.fixed)
+    for method in lab.methods:
+        if method != "magnet":
+            for rule in RULES:
+                pair = mistakes["magnet"][rule], mistakes[method][rule]
+                values[method][f"{rule}: magnet_minus_this"] = paired_interval(*pair)
+                values[method][f"{rule}: magnet_below_this"] = relative_interval(*pair)
+    return values
+
+
+def _mistakes(run: Run) -> dict[str, np.ndarray]:
+    hidden = run.data.fine_labels
+    assert hidden is not None
+    rows = run.data.indices("test")
+    truth, answers = hidden[rows], top_classes(run, hidden)
+    found = {rule: wrong(answers[rule], truth) for rule in RULES}  # type: ignore[index]
+    found |= {f"{rule}@5": wrong(answers[rule], truth, top=5) for rule in RULES}  # type: ignore[index]
+    predicted = linear_probe(run.references, hidden[run.bench.train], run.embed(rows, test=True))
+    return found | {"probe": (predicted != truth).numpy()}
+
+
+def _tables(lab: Lab, how: str, values: dict[str, Any]) -> list[Table]:
+    columns = ["kNC", "kNC @5", "soft kNN", "soft kNN @5", "linear probe"]
+    errors = Table(
+        f"{lab.data.name}, {how}: error on the hidden classes, in %",
+        ["method", *columns],
+        [[pretty(method), *(spread(values[method][name]) for name in MEASURES)] for method in lab.methods],
+        "Mean ± standard deviation over repetitions. @5: not among the five likeliest.",
+    )
+    rows = []
+    for method in lab.methods:
+        if method != "magnet":
+            texts = [pretty(method)]
+            for rule in RULES:
+                texts += [
+                    difference(values[method][f"{rule}: magnet_minus_this"]),
+                    share(values[method][f"{rule}: magnet_below_this"]),
+                ]
+            rows.append(texts)
+    heads = [f"{NAMES[rule]}: {what}" for rule in RULES for what in ("Magnet minus this", "relatively below")]
+    settings = {method: values[method]["settings"] for method in lab.methods}
+    return [
+        errors,
+        Table("Magnet against the others", ["method", *heads], rows, PAIRED),
+        settings_table("Settings, chosen by the error on the merged labels", settings),
+    ]

@@ -1,0 +1,157 @@
+"""Lab: what all experiments share. Data, settings chosen by an equal search, runs trained once and kept."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from magnet.data import Dataset
+from magnet.errors import UserError
+from magnet.experiments.cache import judged, trained
+from magnet.experiments.search import read_settings, trials
+from magnet.training.config import TrainConfig
+from magnet.training.run import Run
+from magnet.training.search import VALIDATION
+from magnet.training.workbench import complete, open_for
+
+METHODS = ("softmax", "triplet", "magnet")
+PEERS = (
+    "pml/ProxyAnchorLoss", "pml/SoftTripleLoss", "pml/SupConLoss", "pml/MultiSimilarityLoss", "pml/ArcFaceLoss",
+    "pml/ProxyNCALoss",
+)  # fmt: skip
+ONLY_LAST = 10**9  # epochs between validations: only the one at the end is made
+
+
+class Lab:
+    """The conditions of an experiment, and its runs so far.
+
+    Args:
+        configure: the settings of a method before the search.
+        out: the folder of the experiment's results; runs are kept in ``out/../runs`` for the next experiment too.
+        fixed: settings that the search leaves alone.
+        methods: what is compared, in the order of the rows.
+        seeds: runs of every chosen configuration.
+        pairings: random pairings of classes in the hierarchy experiment.
+        trials: of the search, for each method.
+        settings: results file of a fine-grained experiment whose chosen settings are taken instead of searching.
+        console: where progress is shown.
+    """
+
+    def __init__(
+        self,
+        configure: Callable[[str], TrainConfig],
+        out: Path,
+        *,
+        fixed: frozenset[str] = frozenset(),
+        methods: tuple[str, ...] = METHODS,
+        seeds: int = 3,
+        pairings: int = 5,
+        trials: int = 16,
+        settings: Path | None = None,
+        console: Console | None = None,
+    ) -> None:
+        for name, value in (("seeds", seeds), ("trials", trials), ("pairings", pairings)):
+            if value < 1:
+                raise UserError(f"--{name} must be at least 1; found {value}")
+        self.configure, self.out, self.fixed = configure, out, fixed
+        self.methods, self.seeds, self.pairings, self.trials = list(methods), seeds, pairings, trials
+        self.settings = None if settings is None else read_settings(settings, methods)
+        self.console = console or Console()
+        self.runs = out.parent / "runs"
+        self._done, self._expected = 0, 0
+
+    @cached_property
+    def data(self) -> Dataset:
+        """What the final runs are trained and tested on."""
+        return self._sized(open_for(replace(self.configure("magnet"), validation=0.0)))
+
+    @cached_property
+    def held(self) -> Dataset:
+        """The same with a part of train held out for choosing settings; the test part is not looked at."""
+        config = self.configure("magnet")
+        data = self._sized(open_for(replace(config, validation=config.validation or VALIDATION)))
+        if not len(data.indices("validation")):
+            raise UserError(f"{config.data} leaves no examples for validation: give a larger --validation")
+        return data
+
+    def expect(self, runs: int) -> None:
+        """How many more trainings and trials there will be, for the progress."""
+        self._expected += runs
+
+    @property
+    def runs_of_best(self) -> int:
+        """Trainings and trials behind a comparison of all methods."""
+        return len(self.methods) * (self.seeds + (0 if self.settings else self.trials))
+
+    def best(self, method: str, held: Dataset | None = None) -> TrainConfig:
+        """The settings of the trial with the lowest validation error, or those that were given.
+
+        Args:
+            method: its name.
+            held: other data than `held`, such as one with merged classes.
+        """
+        return self.search(method, held)[0][1]
+
+    def search(self, method: str, held: Dataset | None = None) -> list[tuple[float, TrainConfig]]:
+        """All trials of a method (validation error at the end of the run, settings), best first."""
+        start, found = self.configure(method), []
+        if self.settings is not None:
+            known = {name: value for name, value in self.settings[method].items() if name not in self.fixed}
+            return [(math.nan, replace(start, **known))]
+        for number, drawn in enumerate(trials(start, self.trials, self.fixed), start=1):
+            config = replace(start, **drawn)
+            curve = self.judge(replace(config, validate_every=ONLY_LAST), held, f"trial {number}")
+            found.append((curve[-1][1] if curve else math.inf, config))
+        found.sort(key=lambda pair: pair[0])
+        if math.isinf(found[0][0]):
+            raise UserError(f"all {len(found)} trials of {method} diverged: give a lower --learning-rate")
+        return found
+
+    def judge(self, config: TrainConfig, held: Dataset | None = None, what: str = "") -> list[tuple[int, float]]:
+        """The validation errors (step, error) of a run on `held`; none if it diverged."""
+        data, start = self.held if held is None else held, time.monotonic()
+        curve = judged(config, data, self.runs)
+        shown = f"{curve[-1][1]:.1%}" if curve else "diverged"
+        self._tell(config, f"{what}: validation error {shown}", start)
+        return curve
+
+    def train(self, config: TrainConfig, data: Dataset | None = None) -> Run:
+        """The run of a configuration, on `data` unless other data is given; trained now if it has not been."""
+        data, start = self.data if data is None else data, time.monotonic()
+        folder = trained(config, data, self.runs)
+        self._tell(config, f"seed {config.seed}", start)
+        return Run(folder, which="last", data=data)
+
+    def seeded(self, config: TrainConfig) -> list[TrainConfig]:
+        """The configuration with each of the seeds."""
+        return [replace(config, seed=config.seed + s) for s in range(self.seeds)]
+
+    def about(self) -> dict[str, Any]:
+        """What is needed to repeat an experiment, for its results file."""
+        base = complete(self.configure("magnet"), self.data).to_dict()
+        names = ("backbone", "dim", "hidden", "epochs", "steps", "schedule", "clusters_per_batch", "image_size",
+                 "examples_per_cluster", "own_mean", "momentum", "trunk_rate", "test_draws")  # fmt: skip
+        examples = {part: len(self.data.indices(part)) for part in ("train", "validation", "test")}
+        return {
+            "data": self.data.name,
+            "examples": examples | {"classes": len(self.data.classes)},
+            "seeds": self.seeds,
+            "trials": self.trials,
+            "conditions": {name: base[name] for name in names},
+        }
+
+    def _sized(self, data: Dataset) -> Dataset:
+        size = complete(self.configure("magnet"), data).image_size
+        return data.with_image_size(size) if data.kind == "images" else data
+
+    def _tell(self, config: TrainConfig, what: str, start: float) -> None:
+        self._done += 1
+        seconds = time.monotonic() - start
+        took = f" ({seconds:.0f} s)" if seconds > 1 else ""
+        of = f" of {self._expected}" if self._expected >= self._done else ""
+        self.console.print(f"[dim]run {self._done}{of}: {config.method} {what}{took}[/]", highlight=False)

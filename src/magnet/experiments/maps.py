@@ -1,0 +1,133 @@
+"""The paper's t-SNE maps (its figures 2 and 5, and those of the appendix), for every method."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from magnet.data import Dataset
+from magnet.errors import UserError
+from magnet.experiments.choices import ATTRIBUTES, CLUSTERS, choose_attributes, choose_clusters
+from magnet.experiments.derived import attributes_of
+from magnet.experiments.lab import Lab
+from magnet.experiments.outcome import Outcome, Table
+from magnet.experiments.representations import of_test_part
+from magnet.experiments.words import pretty
+from magnet.neighbours import nearest
+from magnet.report.density_map import Callout, DensityMap, draw_attribute_maps, draw_density_maps
+from magnet.report.image_map import THUMBNAIL, draw_image_map, mosaic, place
+from magnet.report.maps import lay_out
+from magnet.report.thumbnails import thumbnails
+from magnet.training.run import Run
+
+HELP = "t-SNE maps: densities of the classes, clusters, an attribute, the images themselves (figures 2 and 5, appendix)"
+MOST = 5000  # test examples on a map
+CLOSEST = 4  # examples shown of a cluster
+CALLOUT_PIXELS = 72
+
+
+def run(lab: Lab) -> Outcome:
+    """Lay out the test examples under the first seed's run of each method, and draw all maps."""
+    lab.expect(len(lab.methods) * (lab.trials + 1))
+    rows = draw_rows(lab.data.indices("test"), MOST)
+    maps, values = [], {}
+    for method in lab.methods:
+        trained = lab.train(lab.best(method))
+        with lab.console.status(f"laying out the map of {method}"):
+            panel, values[method] = _map(trained, rows, pretty(method))
+        maps.append(panel)
+    lab.out.mkdir(parents=True, exist_ok=True)
+    title = f"{lab.data.name}: {len(rows):,} test examples after training with each method (t-SNE)"
+    figures = [draw_density_maps(maps, lab.data.classes, lab.out / "maps.png", title=title)]
+    more, notes = _attribute_maps(lab, rows, maps)
+    images, skipped = _image_maps(lab, rows, maps)
+    table = Table(
+        f"{lab.data.name}: how often the nearest test example is of the same class, in %",
+        ["method", "clusters", "in the representation", "on the map"],
+        [
+            [
+                pretty(method),
+                str(found["clusters"]),
+                f"{100 * found['same_class_in_space']:.1f}",
+                f"{100 * found['same_class_on_map']:.1f}",
+            ]
+            for method, found in values.items()
+        ],
+        " ".join(["One run of each method, with the first seed.", CLUSTERS, *notes, *skipped]),
+    )
+    return Outcome([table], figures + more + images, {"examples": len(rows), "methods": values})
+
+
+def draw_rows(rows: Tensor, most: int, seed: int = 0) -> Tensor:
+    """At most so many of some rows, ascending; the same ones for every method."""
+    if len(rows) <= most:
+        return rows
+    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]
+    return rows[chosen].sort().values
+
+
+def _map(trained: Run, rows: Tensor, title: str) -> tuple[DensityMap, dict[str, Any]]:
+    data, index = trained.data, trained.index
+    representations = of_test_part(trained)[torch.isin(data.indices("test"), rows)]
+    labels = data.labels[rows]
+    positions, centres = lay_out(representations.numpy(), index.centres.numpy())
+    chosen = choose_clusters(index)
+    closest = nearest(index.centres[chosen], representations, CLOSEST)[1]
+    callouts = [_callout(data, rows[ids], centres[j]) for j, ids in zip(chosen, closest, strict=True)]
+    values = {
+        "clusters": len(index),
+        "same_class_in_space": _same_class(representations, labels),
+        "same_class_on_map": _same_class(torch.from_numpy(positions), labels),
+        "shown": [
+            {
+                "cluster": j,
+                "class": data.classes[int(index.centre_labels[j])],
+                "members": int(index.sizes[j]),
+                "closest": callout.names,
+            }
+            for j, callout in zip(chosen, callouts, strict=True)
+        ],
+    }
+    return DensityMap(title, positions, labels.numpy(), centres, callouts), values
+
+
+def _callout(data: Dataset, rows: Tensor, centre: np.ndarray) -> Callout:
+    pictures = thumbnails(data, rows.numpy(), CALLOUT_PIXELS)
+    return Callout(centre, data.labels[rows].tolist(), pictures, [data.names[i] for i in rows.tolist()])
+
+
+def _same_class(places: Tensor, labels: Tensor) -> float:
+    """How often the nearest other example (of n, d) is of the same class."""
+    ids = nearest(places.float(), places.float(), 2)[1]
+    other = torch.where(ids[:, 0] == torch.arange(len(places)), ids[:, 1], ids[:, 0])
+    return float((labels[other] == labels).float().mean())
+
+
+def _attribute_maps(lab: Lab, rows: Tensor, maps: list[DensityMap]) -> tuple[list[Path], list[str]]:
+    try:
+        attributes, note = attributes_of(lab.data, rows.numpy())
+    except UserError as error:
+        return [], [f"No map of attributes: {error}."]
+    chosen = choose_attributes(attributes, lab.data.labels[rows].numpy())
+    if not chosen:
+        return [], ["No map of attributes: none varies among the test examples."]
+    shown = {attributes.names[a]: attributes.values[:, a] == 1 for a in chosen}
+    title = f"{lab.data.name}: examples that have an attribute, over the densities of the classes"
+    figure = draw_attribute_maps(maps, lab.data.classes, shown, lab.out / "attribute-maps.png", title=title)
+    return [figure], [note or ATTRIBUTES]
+
+
+def _image_maps(lab: Lab, rows: Tensor, maps: list[DensityMap]) -> tuple[list[Path], list[str]]:
+    figures = []
+    for method, panel in zip(lab.methods, maps, strict=True):
+        placement = place(panel.positions)
+        pictures = thumbnails(lab.data, rows.numpy()[placement.examples], THUMBNAIL)
+        if pictures is None:
+            return [], ["No image maps: the data is vectors, without pictures."]
+        picture = mosaic(placement, pictures, panel.labels[placement.examples], len(lab.data.classes))
+        name = "".join(c if c.isalnum() else "-" for c in method).strip("-")
+        title = f"{lab.data.name}: {len(pictures):,} test examples on the map of {panel.title}"
+        figures.append(draw_image_map(picture, lab.data.classes, lab.out / f"images-{name}.png", title=title))
+    return figures, []

@@ -1,0 +1,84 @@
+"""The random search that chooses each method's settings: equally many trials for each, judged on validation data."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from magnet.errors import UserError
+from magnet.experiments.outcome import Table
+from magnet.experiments.words import pretty
+from magnet.training.config import TrainConfig
+from magnet.training.search_space import Range, Space, draw
+
+# Narrower than those of `magnet tune`, for the few trials that an experiment can afford.
+EVERYONE: Space = {"learning_rate": Range(0.001, 0.1, log=True)}
+BY_METHOD: dict[str, Space] = {
+    "magnet": {
+        "alpha": Range(0.5, 4.0, log=True),
+        "scaling": Range(2.0, 16.0, log=True),
+        "clusters_per_class": (1, 2, 4, 8),
+        "batch": ("12x4", "16x3", "24x2"),
+    },
+    "triplet": {"alpha": Range(0.1, 1.0), "impostor_fraction": Range(0.005, 0.5, log=True)},
+}
+
+
+class Chance:
+    """Numbers for one trial, by (seed, trial) alone."""
+
+    def __init__(self, seed: int, trial: int) -> None:
+        self._rng = np.random.default_rng([seed, trial])
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        """A number of a range."""
+        share = self._rng.random()
+        return float(low * (high / low) ** share if log else low + (high - low) * share)
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        """One of some values."""
+        return choices[int(self._rng.integers(len(choices)))]
+
+
+def space_of(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> Space:
+    """What is searched for a method; settings that were given are left as they are."""
+    space = EVERYONE | BY_METHOD.get(config.method, {})
+    if {"clusters_per_batch", "examples_per_cluster"} & fixed:
+        space.pop("batch", None)
+    return {name: where for name, where in space.items() if name not in fixed}
+
+
+def trials(config: TrainConfig, count: int, fixed: frozenset[str] = frozenset()) -> list[dict[str, Any]]:
+    """The settings of each trial; a method with nothing to search has one trial only."""
+    space = space_of(config, fixed)
+    return [draw(Chance(config.seed, trial), space) for trial in range(count)] if space else [{}]
+
+
+def chosen(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """The searched settings of a configuration and their values."""
+    both = ["clusters_per_batch", "examples_per_cluster"]
+    names = [name for word in space_of(config, fixed) for name in (both if word == "batch" else [word])]
+    return {name: getattr(config, name) for name in names}
+
+
+def settings_table(title: str, settings: dict[str, dict[str, Any]], caption: str = "") -> Table:
+    """Chosen settings as the paper's appendix prints them: one row each, by method."""
+    rows = [
+        [pretty(method), name.replace("_", " "), f"{value:g}"]
+        for method, values in settings.items()
+        for name, value in values.items()
+    ]
+    return Table(title, ["method", "setting", "value"], rows, caption)
+
+
+def read_settings(path: Path, methods: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """The settings that a fine-grained experiment chose, by method."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))["values"]
+        return {method: dict(values[method]["settings"]) for method in methods}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} does not hold chosen settings of {', '.join(methods)} ({type(error).__name__}: {error}): give the "
+            "results.json of a fine-grained experiment"
+        ) from error

@@ -1,0 +1,109 @@
+"""Magnet with one of its design choices undone, for the ablations: what each choice is worth.
+
+``magnet/uniform-seeds``: seed clusters are drawn uniformly, not by their loss. ``magnet/random-clusters``: a seed is
+met by random clusters of other classes, not by its nearest ones. ``magnet/cached-representations``: the index is fitted
+to the representations that examples had when they were last in a batch, each of another age, not to a fresh pass.
+"""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from magnet.index import ClusterIndex
+from magnet.methods.base import Batch, MethodLoss, Network, Options, Setting
+from magnet.methods.magnet import Magnet
+from magnet.methods.sampling import generator
+from magnet.sampler import NeighbourhoodSampler
+
+Indices = Tensor | Sequence[int]
+Losses = Tensor | Sequence[float]
+
+
+class _ListeningSampler(NeighbourhoodSampler):
+    """Tells the method which examples the losses are of."""
+
+    heard: Any = None
+
+    def update(self, indices: Indices, losses: Losses) -> None:
+        """As it is, with what the method makes of the losses."""
+        super().update(indices, losses if self.heard is None else self.heard(torch.as_tensor(indices), losses))
+
+
+class _Listener(Magnet):
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(setting, options)
+        self.sampler.__class__ = _ListeningSampler
+        self.sampler.heard = self._hear  # type: ignore[attr-defined]
+
+    def _hear(self, indices: Tensor, losses: Losses) -> Losses:
+        raise NotImplementedError
+
+
+class UniformSeeds(_Listener):
+    """All clusters are as likely to be the seed."""
+
+    def _hear(self, indices: Tensor, losses: Losses) -> Losses:
+        return torch.ones(len(indices))
+
+
+class CachedRepresentations(_Listener):
+    """The index sees every example as it was when it was last in a batch."""
+
+    seen: Tensor  # (N, d), saved with the weights
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(setting, options)
+        self.register_buffer("seen", torch.full((len(setting.labels), setting.dim), torch.nan))
+        self._batch: Tensor | None = None
+
+    def loss(self, network: Network, batch: Batch) -> MethodLoss:
+        """Magnet's, keeping the representations of the batch."""
+
+        def watched(inputs: Tensor) -> Tensor:
+            found = network(inputs)
+            self._batch = found.detach().float().cpu()
+            return found
+
+        return super().loss(watched, batch)
+
+    def refresh(self, representations: Tensor | None, index: ClusterIndex | None) -> None:
+        """Fit an index to the cache; before an example was seen it stands at the centre of its first cluster."""
+        assert index is not None
+        seen = self.seen.cpu()
+        unseen = seen[:, 0].isnan()
+        if bool(unseen.any()):
+            seen[unseen] = index.centres[index.assignments[unseen]].float()
+            self.seen.copy_(seen)
+        labels, options = self.setting.labels, self.options
+        super().refresh(None, ClusterIndex.fit(seen, labels, options.clusters_per_class, seed=self.setting.seed))
+
+    def _hear(self, indices: Tensor, losses: Losses) -> Losses:
+        assert self._batch is not None
+        self.seen[indices] = self._batch.to(self.seen.device)
+        return losses
+
+
+class _RandomNeighbours(ClusterIndex):
+    """An index that calls random clusters of other classes the nearest."""
+
+    def nearest_impostors(self, m: int, clusters: Tensor | None = None, *, exact: bool | None = None) -> Tensor:
+        """Random ids (J, m) of clusters of other classes, -1 where there are too few; the same for the same index."""
+        source = generator(zlib.crc32(self.assignments.cpu().numpy().tobytes()), 0, 0)
+        order = torch.rand(len(self), len(self), generator=source)
+        order[self.centre_labels[:, None].cpu() == self.centre_labels[None, :].cpu()] = 2.0
+        values, ids = order.sort(dim=1)
+        found = torch.where(values < 2.0, ids, -1)[:, :m]
+        return found if clusters is None else found[clusters]
+
+
+class RandomClusters(Magnet):
+    """Neighbourhoods of clusters that are no neighbours; drawn anew at every refresh."""
+
+    def refresh(self, representations: Tensor | None, index: ClusterIndex | None) -> None:
+        """Draw from the clusters of the current space."""
+        assert index is not None
+        parts = (index.centres, index.centre_labels, index.assignments, index.variance, index.iterations)
+        super().refresh(None, _RandomNeighbours(*parts))

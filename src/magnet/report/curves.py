@@ -1,0 +1,41 @@
+"""Curves over iterations, with marks where one of them gets to."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from magnet.report.maps import COLOURS
+from magnet.report.plotting import pyplot
+
+Curve = Sequence[tuple[int, float]]
+
+
+def draw_curves(
+    curves: Mapping[str, Curve], path: Path, *, title: str, goal: float, marks: Mapping[str, int | None]
+) -> None:
+    """Write errors against iterations as a picture.
+
+    Args:
+        curves: by name, points of (step, error); steps are drawn on a logarithmic scale.
+        path: the PNG.
+        title: above it.
+        goal: the error drawn as a dashed line.
+        marks: by name, the step that gets a red diamond, if any.
+    """
+    plt = pyplot()
+    figure, axis = plt.subplots(figsize=(6.4, 4.0))
+    for number, (name, curve) in enumerate(curves.items()):
+        steps, errors = zip(*curve, strict=True)
+        axis.plot(steps, [100 * error for error in errors], color=COLOURS[number], label=name, marker=".", markersize=4)
+    axis.axhline(100 * goal, color="0.5", linewidth=0.8, linestyle="--")
+    for step in marks.values():
+        if step is not None:
+            axis.plot([step], [100 * goal], marker="D", color="red", markersize=8, linestyle="", zorder=5)
+    axis.set_xscale("log")
+    axis.set_xlabel("iterations")
+    axis.set_ylabel("validation error, %")
+    axis.set_title(title, fontsize=11, loc="left")
+    axis.grid(alpha=0.25, which="both")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    plt.close(figure)

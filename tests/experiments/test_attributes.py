@@ -1,0 +1,103 @@
+"""The experiment on attribute concentration, end to end on digits and on small vectors."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from experiments.small_labs import lab_of
+from magnet.errors import UserError
+from magnet.evaluation.concentration import attribute_concentration
+from magnet.experiments import attributes
+from magnet.experiments.derived import derived_attributes
+from training.short_runs import write_vectors
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    return lab_of("digits", tmp_path_factory.mktemp("results") / "attributes")
+
+
+@pytest.fixture(scope="module")
+def outcome(digits):
+    return attributes.run(digits)
+
+
+def test_every_method_has_a_row_and_every_size_a_column(outcome):
+    everywhere, _, within, _ = outcome.tables
+    for table in (everywhere, within):
+        assert table.columns == ["method", "1", "2", "4", "8", "16", "32", "64", "128"]
+        names = [row[0] for row in table.rows]
+        assert names == ["softmax", "±", "triplet", "±", "Magnet", "±", "at random", "vs softmax", "vs triplet"]
+        shown = Console(width=80, file=io.StringIO())
+        shown.print(table.rich())
+        assert "…" not in shown.file.getvalue()  # fits a terminal
+        assert all(len(row) == 9 for row in table.rows)
+    assert "computed from the pixels" in everywhere.caption
+    assert [figure.name for figure in outcome.figures] == ["attributes.png"]
+    assert outcome.figures[0].stat().st_size > 10_000
+
+
+def test_the_numbers_are_those_of_the_runs(outcome, digits):
+    rows = digits.data.indices("test")
+    table = derived_attributes(digits.data, rows.numpy()).values
+    for method in digits.methods:
+        for seed, config in enumerate(digits.seeded(digits.best(method))):
+            space = digits.train(config).embed(rows, test=True)
+            found = attribute_concentration(space, table).precision
+            np.testing.assert_allclose(outcome.values["all"]["precision"][method][seed], found)
+
+
+def test_differences_are_those_of_the_means_and_lie_in_their_intervals(outcome):
+    values = json.loads(json.dumps(outcome.values))  # ready for JSON
+    for scope in ("all", "class"):
+        mean = {method: np.mean(found, axis=0) for method, found in values[scope]["precision"].items()}
+        for method in ("softmax", "triplet"):
+            difference, low, high = np.array(values[scope]["difference"][method]).T
+            np.testing.assert_allclose(difference, mean["magnet"] - mean[method], atol=1e-6)
+            assert (low <= difference + 1e-9).all()
+            assert (difference <= high + 1e-9).all()
+            relative, low, high = np.array(values[scope]["relative"][method]).T
+            np.testing.assert_allclose(relative, mean["magnet"] / mean[method] - 1, atol=1e-6)
+            assert (low <= high).all()
+
+
+def test_within_a_class_that_is_smaller_than_the_neighbourhood_all_methods_are_at_random(outcome):
+    # Classes of digits have 52 to 55 test examples.
+    for found in outcome.values["class"]["precision"].values():
+        np.testing.assert_allclose(np.array(found)[:, -1], outcome.values["class"]["at_random"])
+
+
+def test_attributes_of_whole_classes_count_among_other_classes(tmp_path):
+    rng = np.random.default_rng(0)
+    percent = rng.integers(0, 100, (3, 6)).astype(np.float32)
+    percent[:, 0] = [90, 80, 10]
+    data = write_vectors(tmp_path / "v.npz", class_attributes=percent, attribute_names=[f"has {i}" for i in range(6)])
+    lab = lab_of(data, tmp_path / "results" / "attributes", seeds=1)
+    outcome = attributes.run(lab)
+    assert list(outcome.values) == ["attributes", "sizes", "others"]
+    assert "of other classes" in outcome.tables[0].title
+    rows = lab.data.indices("test")
+    space = lab.train(lab.best("magnet")).embed(rows, test=True)
+    found = attribute_concentration(
+        space, lab.data.attributes.keep(rows.numpy()).values, labels=lab.data.labels[rows], others_only=True
+    )
+    np.testing.assert_allclose(outcome.values["others"]["precision"]["magnet"][0], found.precision)
+
+
+def test_vectors_without_attributes_are_refused_before_anything_is_trained(tmp_path):
+    lab = lab_of(write_vectors(tmp_path / "v.npz"), tmp_path / "results" / "attributes")
+    with pytest.raises(UserError, match="has no attributes"):
+        attributes.run(lab)
+    assert not lab.runs.exists()

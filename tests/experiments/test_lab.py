@@ -1,0 +1,131 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from magnet.errors import UserError
+from magnet.experiments import cache
+from magnet.experiments.cache import is_finished, judged, key_of, trained
+from magnet.experiments.lab import Lab
+from magnet.experiments.predictions import top_classes, wrong
+from magnet.experiments.search import chosen, space_of, trials
+from magnet.training.config import CONFIG, TrainConfig
+from magnet.training.presets import with_preset
+from magnet.training.workbench import open_for
+
+
+def configure(method: str) -> TrainConfig:
+    return replace(with_preset(TrainConfig(data="digits", method=method)), epochs=2)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(configure, tmp_path / "some", trials=2, seeds=2, console=Console(quiet=True))
+
+
+def test_every_method_gets_the_same_number_of_trials_and_a_trial_is_repeatable() -> None:
+    drawn = {m: trials(configure(m), 5) for m in ("softmax", "triplet", "magnet", "pml/SupConLoss")}
+    assert {len(found) for found in drawn.values()} == {5}
+    assert drawn["magnet"] == trials(configure("magnet"), 5)
+    assert drawn["magnet"][:3] == trials(configure("magnet"), 3)
+    assert len({t["learning_rate"] for t in drawn["softmax"]}) == 5
+
+
+def test_what_is_given_is_not_searched() -> None:
+    fixed = frozenset({"alpha", "clusters_per_batch"})
+    assert not {"alpha", "batch"} & space_of(configure("magnet"), fixed).keys()
+    assert trials(configure("softmax"), 5, frozenset({"learning_rate"})) == [{}]
+    assert chosen(configure("softmax")) == {"learning_rate": configure("softmax").learning_rate}
+
+
+def test_a_run_is_trained_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configure("softmax")
+    first = lab.train(config)
+    monkeypatch.setattr(cache, "train", lambda *args, **more: pytest.fail("trained again"))
+    again = lab.train(replace(config, quiet=True, workers=1))  # what does not change a result does not count
+    assert again.folder == first.folder
+    answers = top_classes(first)
+    assert set(answers) == {"head", "knc", "knn"}
+    truth = lab.data.labels[lab.data.indices("test")]
+    predicted = first.rule("knc").predict(first.embed(lab.data.indices("test"), test=True))
+    assert (wrong(answers["knc"], truth) == (predicted != truth).numpy()).all()
+    assert (wrong(answers["knc"], truth, top=5) <= wrong(answers["knc"], truth)).all()
+    assert {k: v.tolist() for k, v in top_classes(lab.train(config)).items()} == {
+        k: v.tolist() for k, v in answers.items()
+    }
+
+
+def test_other_settings_labels_or_parts_are_other_runs() -> None:
+    data, held = open_for(configure("softmax")), open_for(replace(configure("softmax"), validation=0.2))
+    swapped = open_for(configure("softmax"))
+    swapped.labels = 9 - swapped.labels
+    config = configure("softmax")
+    keys = {
+        key_of(config, data), key_of(replace(config, seed=1), data), key_of(replace(config, learning_rate=0.1), data),
+        key_of(config, held), key_of(config, swapped), key_of(configure("magnet"), data),
+    }  # fmt: skip
+    assert len(keys) == 6
+
+
+def test_a_stopped_run_goes_on_and_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, data = configure("magnet"), open_for(configure("magnet"))
+    whole = trained(config, data, tmp_path / "whole")
+    from magnet.training import loop
+
+    save = loop.Trainer._save
+
+    def stop(trainer: loop.Trainer, best: bool) -> None:
+        save(trainer, best)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Trainer, "_save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            trained(config, data, tmp_path / "stopped")
+    assert not is_finished(tmp_path / "stopped" / whole.name)
+    resumed = trained(config, data, tmp_path / "stopped")
+    assert is_finished(resumed)
+    from magnet.training.run import Run
+
+    runs = [Run(folder, which="last", data=data) for folder in (whole, resumed)]
+    assert torch.equal(*(run.references for run in runs))
+
+
+def test_a_run_stopped_before_its_first_checkpoint_begins_anew(tmp_path: Path) -> None:
+    config, data = configure("softmax"), open_for(configure("softmax"))
+    folder = tmp_path / key_of(config, data)
+    folder.mkdir()
+    replace(config, out=folder).save(folder / CONFIG)
+    assert is_finished(trained(config, data, tmp_path))
+
+
+def test_a_judged_run_keeps_its_errors_and_not_its_weights(tmp_path: Path) -> None:
+    config = replace(configure("softmax"), validation=0.2)
+    data = open_for(config)
+    curve = judged(config, data, tmp_path)
+    assert [step for step, _ in curve] == [21, 42]
+    folder = tmp_path / key_of(config, data)
+    assert not (folder / "checkpoint").exists()
+    assert judged(config, data, tmp_path) == curve
+
+
+def test_a_run_that_diverges_is_remembered_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(configure("softmax"), learning_rate=1e30, validation=0.2)
+    data = open_for(config)
+    assert judged(config, data, tmp_path) == []
+    monkeypatch.setattr(cache, "train", lambda *args, **more: pytest.fail("trained again"))
+    assert judged(config, data, tmp_path) == []
+
+
+def test_the_best_trial_is_the_one_with_the_lowest_validation_error(lab: Lab) -> None:
+    ranked = lab.search("softmax")
+    assert [error for error, _ in ranked] == sorted(error for error, _ in ranked)
+    assert lab.best("softmax") == ranked[0][1]
+    assert [config.seed for config in lab.seeded(ranked[0][1])] == [0, 1]
+
+
+def test_numbers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--seeds must be at least 1; found 0"):
+        Lab(configure, tmp_path, seeds=0)
