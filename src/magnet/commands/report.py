@@ -1,0 +1,68 @@
+"""magnet report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from magnet.commands.options import read_options
+from magnet.errors import UserError
+
+HELP = """One page on one or several runs, side by side: a single HTML file that needs no network and no server.
+
+It has the errors under each classifier, the curves of training, the worst confused classes with their nearest impostor
+clusters, attribute precision where the data has attributes, the time spent, and the configurations with what differs
+marked. The figures are also written as PNG, into a folder named like the page. A run is evaluated on its test part the
+first time; the result is kept in the run.
+
+examples:
+  magnet report runs/photos
+  magnet report runs/magnet runs/softmax runs/triplet --out compare.html
+"""
+
+Runs = Annotated[
+    tuple[Path, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="RUN [RUN ...]", help="Run folders.", help_behavior_hint="(one or more)"),
+]
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """The options of `magnet report`."""
+
+    runs: Runs
+    out: Path = Path("report.html")
+    """The page; one that is there already is replaced."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Look at the runs, measure what is not known yet, write the page."""
+    options = read_options(ReportOptions, "report", HELP, arguments)
+    if not options.runs:
+        raise UserError("nothing to report on: give one or more run folders")
+    if options.out.suffix.lower() not in (".html", ".htm") or options.out.is_dir():
+        raise UserError(f"--out {options.out} must be a file that ends in .html")
+
+    from rich.console import Console
+    from rich.markup import escape
+
+    from magnet.commands.screen import plain, progress
+    from magnet.report.plotting import pyplot
+    from magnet.report.summary.measuring import measure
+    from magnet.report.summary.stories import tell
+    from magnet.report.summary.writing import write_report
+
+    pyplot()  # a missing matplotlib is said before the runs have taken their time
+    stories = tell(options.runs)
+    for story in stories:
+        with progress(escape(f"evaluating {story.name}")) as report:
+            measure(story, report)
+    *pictures, page = write_report(stories, options.out)
+    console = Console(highlight=False, soft_wrap=True)
+    for story in stories:
+        if story.trouble:
+            console.print(plain(f"{story.name} was not evaluated: {story.trouble}", "yellow"))
+    console.print(plain(f"The report is in {page}, its {len(pictures)} figures as PNG in {page.with_suffix('')}"))

@@ -1,0 +1,79 @@
+"""One HTML file that needs nothing else: assets, third-party scripts and data are all inside it.
+
+A package that wants a page has a folder ``assets`` with ``body.html``, style sheets and scripts. The scripts are joined
+in the order of their names, ``main.js`` last, inside one function, so that they share names with each other and with
+nothing else. They read the data with ``JSON.parse(document.getElementById("data").textContent)``.
+"""
+
+import html
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from magnet.errors import UserError
+
+
+def page(package: str, title: str, data: Mapping[str, Any], extra_scripts: Sequence[str] = ()) -> str:
+    """The text of a self-contained page.
+
+    Args:
+        package: the dotted name of the package.
+        title: of the window, untrusted text.
+        data: what JSON can hold, finite numbers only; its strings are untrusted text.
+        extra_scripts: third-party scripts, run before those of the package. Some of them compile code at run time,
+            which a page without extra scripts may not.
+    """
+    assets = sorted((files(package) / "assets").iterdir(), key=lambda file: (file.name == "main.js", file.name))
+
+    def text(suffix: str) -> list[str]:
+        return [file.read_text(encoding="utf-8") for file in assets if file.name.endswith(suffix)]
+
+    own = "(() => {\n'use strict';\n" + "\n".join(text(".js")) + "\n})();"
+    compiles = " 'unsafe-eval'" if extra_scripts else ""
+    # The browser itself makes sure that the page asks nothing of the network.
+    policy = f"default-src 'none'; script-src 'unsafe-inline'{compiles}; style-src 'unsafe-inline'; img-src data: blob:"
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">',
+            f"<title>{html.escape(title)}</title>",
+            *(f"<style>\n{sheet}</style>" for sheet in text(".css")),
+            "</head>\n<body>",
+            *text("body.html"),
+            f'<script type="application/json" id="data">{embedded_json(data)}</script>',
+            *(f"<script>{_closed(script)}</script>" for script in [*extra_scripts, own]),
+            "</body>\n</html>\n",
+        ]
+    )
+
+
+def embedded_json(data: Any) -> str:
+    """JSON that can stand inside a script element: no character in it means anything to HTML or ends a line."""
+    # All but ASCII is escaped by default: U+2028, and the halves of characters that undecodable file names hold.
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        draft.replace(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error}") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
+def _closed(script: str) -> str:
+    """A script that cannot end its element: inside strings, where such text occurs, the backslash changes nothing."""
+    return re.sub("</(?=script)", r"<\\/", script, flags=re.IGNORECASE).replace("<!--", r"<\!--")

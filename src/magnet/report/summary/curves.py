@@ -1,0 +1,114 @@
+"""The curves of training: loss, error, active hinge, sigma, churn."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from magnet.report.summary.canvas import Figure, canvas, colour, line_style
+from magnet.report.summary.series import Series, series, smooth, thin
+from magnet.report.summary.stories import Story
+from magnet.report.summary.words import RULES, listed
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What to draw, and what to say of it."""
+
+    name: str
+    title: str
+    kind: str  # of the records in the journal
+    key: str
+    caption: str
+    nobody: str  # said where no run has it
+    percent: bool = False
+
+
+CURVES = (
+    Curve(
+        "loss", "Loss", "train", "loss", "Of the batch.",
+        "No loss was noted: the training is too short.",
+    ),
+    Curve(
+        "error", "Error", "validation", "error", "On the validation part, while training.",
+        "No run has a validation part: train with --validation 0.1 to see the error while training.", percent=True,
+    ),
+    Curve(
+        "active", "Active hinge", "train", "active",
+        "Examples of the batch whose loss is above zero. Methods without a hinge stay at 100 %.",
+        "Nothing was noted: the training is too short.", percent=True,
+    ),
+    Curve(
+        "sigma", "Sigma", "train", "sigma",
+        "Of the batch: the root of the variance around the cluster means, the unit of all distances.",
+        "None of these methods estimates a sigma.",
+    ),
+    Curve(
+        "churn", "Churn", "refresh", "churn",
+        "Examples that left their cluster between two refreshes of the index.",
+        "No run refreshed its index twice: only methods that draw batches from clusters do.", percent=True,
+    ),
+)  # fmt: skip
+
+
+def draw_curves(stories: Sequence[Story]) -> list[Figure | str]:
+    """A figure for each curve, or why there is none."""
+    return [draw_curve(curve, stories) for curve in CURVES]
+
+
+def draw_curve(curve: Curve, stories: Sequence[Story]) -> Figure | str:
+    """One curve of all runs that have it."""
+    lines = [series(story.journal, curve.kind, curve.key) for story in stories]
+    scale = 100 if curve.percent else 1
+    tested = [_tested(story) if curve.name == "error" else None for story in stories]
+    if not any(len(line.steps) for line in lines):
+        return curve.nobody
+    caption = curve.caption
+    if curve.name == "loss" and len({story.config.method for story in stories}) > 1:
+        caption += " Methods have losses of their own: compare shapes, not heights."
+    without = [story.name for story, line in zip(stories, lines, strict=True) if not len(line.steps)]
+    if without:
+        caption += f" Not there for {listed(without)}."
+    if any(tested):
+        caption += " Ring: the evaluated checkpoint on the test part."
+    legend = [
+        (story.name + (f" ({_rule(story)})" if curve.name == "error" else ""), line_style(number))
+        for number, story in enumerate(stories)
+        if len(lines[number].steps) or tested[number]
+    ]
+    with canvas(curve.name, curve.title, caption, legend) as made:
+        axis = made.axis
+        for number, line in enumerate(lines):
+            _plot(axis, thin(line), scale, line_style(number))
+            ring = tested[number]
+            if ring:
+                axis.plot(ring[0], ring[1] * scale, "o", markersize=7, markeredgecolor=colour(number), fillstyle="none")
+        axis.set_xlabel("step")
+        if curve.percent:
+            axis.yaxis.set_major_formatter("{x:g} %")
+        low = min(0, axis.dataLim.y0)
+        high = max(0, axis.dataLim.y1) or low + 1
+        room = 0.03 * (high - low)  # so that a line at zero can be seen
+        axis.set_ylim(low - room, high + room)
+    return made.figure
+
+
+def _plot(axis: Any, line: Series, scale: float, look: dict[str, Any]) -> None:
+    """A long line as its moving mean, with the line itself faint behind; a short one with its points."""
+    mean = smooth(line)
+    if mean is not None:
+        axis.plot(line.steps, line.values * scale, color=look["color"], linewidth=0.7, alpha=0.35)
+    points = {"marker": "o", "markersize": 3} if len(line.steps) <= 12 else {}
+    axis.plot((mean or line).steps, (mean or line).values * scale, **look, **points)
+
+
+def _tested(story: Story) -> tuple[int, float] | None:
+    """The step and the error of the checkpoint that was evaluated, under the rule of the method."""
+    if story.findings is None:
+        return None
+    found = story.findings.evaluation
+    return found["step"], found[found["rule"]]["error"]
+
+
+def _rule(story: Story) -> str:
+    rules = [record.get("rule") for record in story.journal if record.get("kind") == "validation"]
+    return RULES.get(str(rules[-1]), str(rules[-1])) if rules else "test only"

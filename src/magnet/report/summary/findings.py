@@ -1,0 +1,53 @@
+"""What was measured of a run for its report; kept in the run folder, so that the next report is there at once."""
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from magnet.training.checkpoint import find_checkpoint
+from magnet.training.config import read_config
+from magnet.training.memory import memory_key
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Plain values only, as JSON holds them."""
+
+    evaluation: dict[str, Any]  # of `magnet.evaluation.evaluate.evaluate`
+    impostors: dict[str, list[dict[str, Any]]]  # of each of its worst classes: see `rivals`
+    sigma: float  # the unit of their distances
+    attributes: dict[str, Any] | None  # see `attribute_findings`; None: the data has none
+    examples: str  # a fingerprint of the examples that were evaluated
+    seconds: float  # that measuring took
+
+    def save(self, folder: Path) -> None:
+        """Keep them in the cache of the run; where that cannot be written, they are measured again next time."""
+        path, key = _place(folder)
+        draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+        with suppress(OSError):
+            path.parent.mkdir(exist_ok=True)
+            draft.write_text(json.dumps({"key": key, **asdict(self)}), encoding="utf-8")
+            draft.replace(path)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Findings | None":
+        """What was measured of this checkpoint under these settings, if it was."""
+        path, key = _place(folder)
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            known = json.loads(path.read_text(encoding="utf-8"))
+            if known.pop("key", None) == key:
+                return cls(**known)
+        return None
+
+
+def _place(folder: Path) -> tuple[Path, str]:
+    """The file, and the mark of all that findings depend on apart from the examples themselves."""
+    checkpoint, config = find_checkpoint(folder / "checkpoint"), read_config(folder)
+    key = f"{_FORMAT}/{memory_key(checkpoint, config)}/{config.test_draws}"
+    return folder / "cache" / f"{checkpoint.name}.report.json", hashlib.sha256(key.encode()).hexdigest()

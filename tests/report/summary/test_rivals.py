@@ -1,0 +1,33 @@
+import pytest
+import torch
+
+from magnet.index import ClusterIndex
+from magnet.report.summary.rivals import rivals
+
+
+def test_rivals_are_the_nearest_impostor_clusters_by_brute_force():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(200) % 5
+    points = torch.randn(200, 4, generator=generator) + labels[:, None]
+    index = ClusterIndex.fit(points, labels, 3)
+    classes, sigma = list("abcde"), float(index.variance) ** 0.5
+    for label in range(5):
+        best: dict[int, tuple[float, int]] = {}
+        for own in range(len(index)):
+            for other in range(len(index)):
+                if index.centre_labels[own] == label and index.centre_labels[other] != label:
+                    apart = float((index.centres[own] - index.centres[other]).norm()) / sigma
+                    best[other] = min(best.get(other, (apart, own)), (apart, own))
+        expected = sorted((apart, own, other) for other, (apart, own) in best.items())[:3]
+        found = rivals(index, label, classes, sigma)
+        assert [(row["own"], row["cluster"]) for row in found] == [(own, other) for _, own, other in expected]
+        assert [row["distance"] for row in found] == pytest.approx([apart for apart, _, _ in expected], rel=1e-4)
+        for row in found:
+            assert row["class"] == classes[int(index.centre_labels[row["cluster"]])]
+            assert (row["size"], row["own_size"]) == (index.sizes[row["cluster"]], index.sizes[row["own"]])
+
+
+def test_fewer_impostors_than_wanted_and_a_class_without_clusters():
+    index = ClusterIndex.fit(torch.tensor([[0.0], [1.0], [5.0], [6.0]]), torch.tensor([0, 0, 1, 1]), 1)
+    assert [row["class"] for row in rivals(index, 0, ["a", "b", "never"], 1.0)] == ["b"]
+    assert rivals(index, 2, ["a", "b", "never"], 1.0) == []
