@@ -6,6 +6,7 @@ import torch
 
 import naive
 from magnet import ClusterIndex, NearestClusters, SoftNeighbours
+from watching import Watch
 
 
 def data(n=120, classes=4, d=3, seed=0, dtype=torch.float64):
@@ -85,12 +86,10 @@ def test_memory_is_bounded_whatever_the_number_of_queries(index, monkeypatch):
     x, labels = data(n=500)
     knn = SoftNeighbours(x, labels, 9, variance=1.0)
     monkeypatch.setattr("magnet.neighbours.CHUNK_ELEMENTS", 3000)
-    held = []
-    addmm = torch.addmm
-    monkeypatch.setattr(torch, "addmm", lambda *args, **kw: held.append(addmm(*args, **kw)) or held[-1])
-    knn.predict(data(n=700, seed=2)[0])
-    assert sum(h.numel() for h in held) == 500 * 700
-    assert max(h.numel() for h in held) <= 3000
+    with Watch() as watch:
+        knn.predict(data(n=700, seed=2)[0])
+    assert sum(watch.products()) == 500 * 700
+    assert max(watch.products()) <= 3000
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -5,7 +5,9 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
+from magnet import kmeans
 from magnet.clustering import kmeans_per_class
+from watching import Watch
 
 
 def generator(seed=0):
@@ -136,15 +138,65 @@ def test_k_clusters_are_found_wherever_there_are_k_distinct_points(seed):
     assert torch.equal(torch.bincount(found.centre_labels), torch.full((20,), 12))
 
 
-def test_an_emptied_cluster_restarts_at_the_worst_served_point():
-    from magnet.clustering import _lloyd
+def points_on_a_line(*places):
+    """One class."""
+    rows = torch.tensor(places)[None, :, None]
+    return kmeans.Points.of(rows, torch.ones(1, len(places)))
 
-    points = torch.tensor([[[0.0], [1.0], [10.0], [11.0], [50.0]]])
-    start = torch.tensor([[[0.5], [10.5], [1000.0]]])  # nobody is nearest to the third
-    real = torch.ones(1, 5, dtype=torch.bool)
-    block = _lloyd(points, real, (start, torch.ones(1, 3, dtype=torch.bool)), 100)
-    assert sorted(block.centres.flatten().tolist()) == [0.5, 10.5, 50.0]
-    assert block.active.all()
+
+def test_an_emptied_cluster_restarts_at_the_worst_served_point():
+    x = points_on_a_line(0.0, 1.0, 10.0, 11.0, 50.0)
+    # The third centre is where the first is: nobody is nearest to it.
+    start = torch.tensor([[[[1.0, 1, 0, 0, 0], [0, 0, 1, 1, 0], [1, 1, 0, 0, 0]]]])
+    member, _ = kmeans.lloyd(x, start, torch.ones(1, 1, 3, dtype=torch.bool), 100)
+    assert sorted(member[0, 0].tolist()) == [[0, 0, 0, 0, 1], [0, 0, 1, 1, 0], [1, 1, 0, 0, 0]]
+
+
+def test_a_point_halfway_between_two_centres_belongs_to_the_first():
+    x = points_on_a_line(0.0, 1.0, 2.0)
+    start = torch.tensor([[[[1.0, 0, 0], [0, 0, 1]]]])
+    member, _ = kmeans.lloyd(x, start, torch.ones(1, 1, 2, dtype=torch.bool), 0)
+    assert member.tolist() == [[[[1, 1, 0], [0, 0, 1]]]]
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-4])
+def test_products_of_the_points_and_products_with_them_give_the_same_clusters(monkeypatch, spread):
+    x, labels = blobs([20, 31, 17], 32, modes=4, spread=spread)  # fewer points than dimensions
+    expected = kmeans_per_class(x, labels, 4)
+    of = kmeans.Points.of
+
+    def transposed(rows, real):
+        found = of(rows, real)
+        assert found.multiplied
+        return found._replace(others=rows.transpose(1, 2).contiguous())
+
+    monkeypatch.setattr(kmeans.Points, "of", transposed)
+    found = kmeans_per_class(x, labels, 4)
+    assert torch.equal(found.assignments, expected.assignments)
+    torch.testing.assert_close(found.centres, expected.centres)
+
+
+def test_padding_changes_nothing():
+    x, labels = blobs([100, 51], 4, modes=5, spread=1.0)  # one block, in which the second class is padded
+    together = kmeans_per_class(x, labels, 5)
+    for c in range(2):
+        alone = kmeans_per_class(x[labels == c], labels[labels == c], 5)
+        torch.testing.assert_close(alone.centres, together.centres[together.centre_labels == c])
+
+
+@pytest.mark.parametrize("d", [4, 64], ids=["more points than dimensions", "fewer"])
+def test_twice_the_classes_are_twice_the_work_in_the_same_memory(monkeypatch, d):
+    monkeypatch.setattr("magnet.clustering.BLOCK_ELEMENTS", 2**13)
+    x, labels = blobs([20] * 800, d, modes=3, spread=10.0)
+    seen = []
+    for classes in (400, 800):
+        with Watch() as watch:
+            kmeans_per_class(x[: 20 * classes], labels[: 20 * classes], 3)
+        seen.append(watch)
+    assert seen[1].total() <= 2.1 * seen[0].total()
+    assert max(seen[1].products()) <= 2**13
+    # Ids of all examples and all centres are what is asked for; there is no second copy of x.
+    assert seen[1].largest() <= max(len(x), 3 * 800 * d) < len(x) * d
 
 
 def test_the_same_seed_gives_the_same_clusters_and_another_seed_another_start():

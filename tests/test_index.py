@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 import naive
 from magnet import ClusterIndex
 from magnet.errors import UserError
+from watching import Watch
 
 
 def data(n=300, classes=6, d=4, seed=0):
@@ -83,12 +84,56 @@ def test_no_more_distances_than_a_chunk_are_held_at_a_time(monkeypatch, count, a
     some = torch.arange(asked) * 31 % count
     expected = index.nearest_impostors(5, some)
     monkeypatch.setattr("magnet.neighbours.CHUNK_ELEMENTS", 5000)
-    held = []
-    addmm = torch.addmm
-    monkeypatch.setattr(torch, "addmm", lambda *args, **kw: held.append(addmm(*args, **kw)) or held[-1])
-    assert torch.equal(index.nearest_impostors(5, some), expected)
-    assert sum(x.numel() for x in held) == count * asked
-    assert max(x.numel() for x in held) <= 5000
+    with Watch() as watch:
+        found = index.nearest_impostors(5, some)
+    assert torch.equal(found, expected)
+    assert sum(watch.products()) == count * asked
+    assert max(watch.products()) <= 5000
+
+
+def structured(count=6000, per_class=4, d=16):
+    """Centres in 60 groups of classes."""
+    g = torch.Generator().manual_seed(0)
+    labels = torch.arange(count) // per_class
+    group = torch.randint(60, (count // per_class,), generator=g)[labels]
+    centres = 8 * torch.randn(60, d, generator=g)[group] + torch.randn(count, d, generator=g)
+    return ClusterIndex(centres, labels, torch.arange(count), torch.tensor(1.0))
+
+
+def test_nearly_exact_impostors_are_99_percent_of_the_exact_ones_and_never_of_the_own_class():
+    pytest.importorskip("faiss")
+    index = structured()
+    true, found = (index.nearest_impostors(11, exact=exact) for exact in (True, False))
+    hits = (found[:, :, None] == true[:, None]).any(dim=2)
+    assert float(hits.double().mean()) >= 0.99
+    assert (found >= 0).all()
+    assert (index.centre_labels[found] != index.centre_labels[:, None]).all()
+    assert torch.equal(found, index.nearest_impostors(11, exact=False))  # the same every time
+    some = torch.tensor([17, 5000, 3])
+    assert torch.equal(index.nearest_impostors(11, some, exact=False), found[some])
+
+
+def test_without_structure_the_nearly_exact_impostors_are_the_exact_ones():
+    g = torch.Generator().manual_seed(0)
+    index = ClusterIndex(
+        torch.randn(3000, 64, generator=g), torch.arange(3000) % 500, torch.arange(3000), torch.tensor(1.0)
+    )
+    assert torch.equal(index.nearest_impostors(7, exact=False), index.nearest_impostors(7, exact=True))
+
+
+def test_few_clusters_and_missing_faiss_mean_exact_search(monkeypatch):
+    index = structured()
+    asked = []
+    monkeypatch.setattr(ClusterIndex, "_nearly_exact", lambda self, m, wanted: asked.append(m))
+    index.nearest_impostors(5)
+    assert asked == []
+    monkeypatch.setattr("magnet.index.NEARLY_EXACT_FROM", 6000)
+    index.nearest_impostors(5)
+    index.nearest_impostors(5, torch.tensor([1]))
+    assert asked == [5]
+    monkeypatch.setattr("magnet.approximate.available", lambda: False)
+    index.nearest_impostors(5)
+    assert asked == [5]
 
 
 def test_impostors_far_from_the_origin_are_still_right():

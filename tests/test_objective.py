@@ -5,10 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch.autograd import gradcheck
+from torch.autograd import gradcheck, gradgradcheck
+from torch.utils._python_dispatch import TorchDispatchMode
 
+import magnet.objective
 import naive
 from magnet import MagnetLoss, magnet_loss, magnet_objective
+from magnet.backbones import build
+from magnet.closed_form import Options, terms
 
 SIZES = (4, 3, 2, 1, 3)  # clusters of unequal size
 CLASSES = (0, 1, 2, 1, 0)  # clusters 0 and 4 share a class, and so do the impostors 1 and 3
@@ -107,6 +111,80 @@ def test_gradcheck_passes_in_float64(options, several):
         return magnet_loss(x, clusters, labels, neighbourhoods=neighbourhoods, **options)[:2]
 
     assert gradcheck(function, r.requires_grad_())
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("own_mean", ["batch", "leave-one-out"])
+@places
+def test_the_closed_gradient_is_that_of_autograd_for_every_output_and_input(given, own_mean, several):
+    r, clusters, labels, neighbourhoods = case(several, seed=3)
+    inputs = [r.requires_grad_(), *([torch.tensor(0.9, dtype=r.dtype, requires_grad=True)] if given else [])]
+    variance = inputs[1] if given else None
+    batch = magnet.objective._batch(clusters, labels, neighbourhoods)
+    plain = terms(r, batch, Options(0.4, 2.0, own_mean == "leave-one-out"), variance)[:3]
+    closed = magnet_loss(
+        r, clusters, labels, alpha=0.4, scaling=2.0, own_mean=own_mean, variance=variance, neighbourhoods=neighbourhoods
+    )
+    torch.testing.assert_close(tuple(closed), plain, rtol=1e-12, atol=0)
+    upstream = torch.randn(len(r), generator=torch.Generator().manual_seed(0), dtype=r.dtype)
+
+    def mix(loss, per_example, variance):
+        return 3 * loss + per_example @ upstream - 2 * variance
+
+    for pick in (mix, lambda *x: x[0], lambda *x: x[1] @ upstream, lambda *x: x[0] + x[2]):
+        expected, found = (torch.autograd.grad(pick(*x), inputs, retain_graph=True) for x in (plain, closed))
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"own_mean": "leave-one-out", "scaling": 2.0}, {"variance": 0.7}])
+def test_the_gradient_can_be_differentiated_again(options):
+    r, clusters, labels = batch(seed=4)
+    assert gradgradcheck(lambda x: magnet_loss(x, clusters, labels, **options)[:2], r.requires_grad_())
+
+
+@options
+@places
+def test_columns_without_a_cluster_change_nothing(options, several, monkeypatch):
+    # On a device, and in a compiled graph, every row has a column, and most of them stay empty.
+    r, clusters, labels, neighbourhoods = case(several)
+    results = []
+    for free in (True, False):
+        monkeypatch.setattr(magnet.objective, "reads_are_free", lambda value, free=free: free)
+        x = r.clone().requires_grad_()
+        out = magnet_loss(x, clusters, labels, neighbourhoods=neighbourhoods, **options)
+        out.loss.backward()
+        results.append((*(y.detach() for y in out), x.grad))
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-14)
+
+
+def test_torch_func_differentiates_it_too():
+    r, clusters, labels = batch()
+    found = torch.func.grad(lambda x: magnet_loss(x, clusters, labels).loss)(r)
+    torch.testing.assert_close(found, gradient(r, clusters, labels))
+
+
+class Count(TorchDispatchMode):
+    """How many operations were dispatched."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_number_of_operations_is_small_and_the_same_for_every_batch():
+    counts = set()
+    for clusters, each, d in ((3, 2, 5), (12, 4, 64), (48, 4, 64)):
+        ids = torch.arange(clusters).repeat_interleave(each)
+        r = torch.randn(len(ids), d, generator=torch.Generator().manual_seed(0), requires_grad=True)
+        with Count() as count:
+            magnet_loss(r, ids, ids).loss.backward()
+        counts.add(count.calls)
+    assert len(counts) == 1
+    assert counts.pop() <= 105  # autograd's own gradient took 160
 
 
 @pytest.mark.parametrize("given_centres", [False, True])
@@ -377,6 +455,23 @@ def test_it_compiles_to_one_graph(several):
             compiled(r, clusters, labels, neighbourhoods=neighbourhoods, **options),
             magnet_loss(r, clusters, labels, neighbourhoods=neighbourhoods, **options),
         )
+
+
+@pytest.mark.parametrize("name", ["mlp", "linear"])
+def test_network_loss_and_backward_compile_to_one_graph(name):
+    network = build(name, example_shape=(20,), dropout=0.0)
+    labels = torch.arange(6).repeat_interleave(4)
+    inputs = torch.randn(24, 20, generator=torch.Generator().manual_seed(0))
+
+    def step(x):
+        return magnet_loss(network(x), labels, labels).loss
+
+    gradients = []
+    for function in (step, torch.compile(step, fullgraph=True, backend="aot_eager")):
+        network.zero_grad()
+        function(inputs).backward()
+        gradients.append([p.grad.clone() for p in network.parameters()])
+    torch.testing.assert_close(*gradients)
 
 
 def test_order_and_names_of_clusters_do_not_matter():

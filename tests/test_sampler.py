@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -486,6 +487,40 @@ def test_the_cost_of_an_update_does_not_grow_with_the_number_of_examples(n, monk
     assert changed == sorted(set(batch))
     assert len(touched) <= 2 * M + 2
     assert largest.numel <= clusters  # of bincount at most, and far below n
+
+
+class Count(TorchDispatchMode):
+    """How many operations were dispatched."""
+
+    calls = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_draw_and_an_update_do_the_same_work_whatever_the_number_of_examples_and_clusters():
+    found = []
+    for clusters, members in ((64, 8), (64, 2000), (2048, 8)):
+        index = ClusterIndex(
+            torch.randn(clusters, 2, generator=torch.Generator().manual_seed(0)),
+            torch.arange(clusters) % 8,
+            torch.arange(clusters * members) % clusters,
+            torch.tensor(1.0),
+        )
+        sampler = sampler_of(index, batches=100)
+        sampler.update(torch.arange(clusters * members), torch.ones(clusters * members))
+        draws = iter(sampler)
+        work(sampler, draws, 20)
+        tracemalloc.start()
+        with Count() as count:
+            sampler.update(next(draws), [1.0] * (M * D))
+            next(draws)
+        found.append((count.calls, tracemalloc.get_traced_memory()[1]))
+        tracemalloc.stop()
+    calls, memory = zip(*found, strict=True)
+    assert len(set(calls)) == 1
+    assert max(memory) < 1.5 * min(memory)  # no list or table of a cluster's members, nor of all clusters
 
 
 def test_a_cluster_first_seen_as_an_impostor_without_loss_is_still_seeded(index):

@@ -7,12 +7,16 @@ Both give class c the share of the L nearest references of that class, each weig
 (section 3.3); they differ in what the references are.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from magnet.checks import check_ids, check_positive, check_representations, check_variance
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest_of_chunk, split_rows
+
+TALLY_ELEMENTS = 2**22  # votes for classes that are held at a time
 
 
 class SoftNeighbours:
@@ -57,12 +61,12 @@ class SoftNeighbours:
     def predict_proba(self, representations: Tensor) -> Tensor:
         """The probability of each class (n, C); rows sum to one."""
         self._check(representations)
-        return torch.cat([self._tally(r) for r in split_rows(representations, len(self.references))])
+        return torch.cat(list(self._tallies(representations)))
 
     def predict(self, representations: Tensor) -> Tensor:
         """The most probable label of each row (n,)."""
         self._check(representations)
-        best = [self._tally(r).argmax(dim=1) for r in split_rows(representations, len(self.references))]
+        best = [tally.argmax(dim=1) for tally in self._tallies(representations)]
         return self.classes.to(representations.device)[torch.cat(best)]
 
     def _votes(self, r: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,10 +77,14 @@ class SoftNeighbours:
         logits = (distances[:, :1] - distances).double() * factor
         return torch.softmax(logits, dim=1).to(distances.dtype), ids
 
-    def _tally(self, r: Tensor) -> Tensor:
-        votes, ids = self._votes(r)
-        columns = self._columns.to(r.device)[ids]
-        return votes.new_zeros(len(r), len(self.classes)).scatter_add_(1, columns, votes)
+    def _tallies(self, representations: Tensor) -> Iterator[Tensor]:
+        """The votes for each class, (n, C) in chunks."""
+        columns = self._columns.to(representations.device)
+        rows = max(1, TALLY_ELEMENTS // len(self.classes))
+        for r in split_rows(representations, len(self.references)):
+            pairs = zip(*(part.split(rows) for part in self._votes(r)), strict=True)
+            for votes, ids in pairs:
+                yield votes.new_zeros(len(votes), len(self.classes)).scatter_add_(1, columns[ids], votes)
 
     def _check(self, representations: Tensor) -> None:
         check_representations(representations)

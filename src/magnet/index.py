@@ -9,10 +9,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from magnet import approximate
 from magnet.checks import check_ids, check_representations
 from magnet.clustering import ClustersPerClass, kmeans_per_class
 from magnet.errors import UserError
 from magnet.neighbours import nearest_of_chunk, split_rows
+
+NEARLY_EXACT_FROM = 50_000  # clusters from which on all impostors together are looked for approximately
 
 _FORMAT = "magnet-cluster-index/1"
 _TENSORS = ("centres", "centre_labels", "assignments", "variance")
@@ -129,25 +132,52 @@ class ClusterIndex:
         row = self.nearest_impostors(m, torch.tensor([j], device=self.centres.device))[0]
         return row[row >= 0]
 
-    def nearest_impostors(self, m: int, clusters: Tensor | None = None) -> Tensor:
+    def nearest_impostors(self, m: int, clusters: Tensor | None = None, *, exact: bool | None = None) -> Tensor:
         """`impostors` of many clusters (all by default), (n, m); -1 where there are fewer than m.
 
-        Exact, in chunks: memory stays bounded however many centres there are.
+        In chunks: memory stays bounded however many centres there are.
+
+        Args:
+            m: how many.
+            clusters: (n,) ids.
+            exact: False finds nearly all of them (99 %) in a fraction of the time, with faiss, where the centres have
+                enough structure for that; the same every time. None: exact for fewer than 50,000 clusters, or without
+                faiss.
         """
         if m < 0:
             raise ValueError(f"m must be >= 0; found {m}")
         wanted = torch.arange(len(self), device=self.centres.device) if clusters is None else clusters
         table = wanted.new_full((len(wanted), m), -1)
-        if m == 0:
+        if m == 0 or len(wanted) == 0:
             return table
-        done = 0
-        for rows in split_rows(wanted, len(self)):
-            distances, ids = nearest_of_chunk(
-                self.centres[rows], self.centres, m, self.centre_labels[rows], self.centre_labels
+        if exact is None:
+            exact = min(len(self), len(wanted)) < NEARLY_EXACT_FROM or not approximate.available()
+        found = None if exact else self._nearly_exact(m, wanted)
+        if found is not None:
+            complete = found.min(dim=1).values >= 0
+            table[complete] = found[complete]
+            left = (~complete).nonzero().squeeze(1)
+        else:
+            left = torch.arange(len(wanted), device=wanted.device)
+        for rows in split_rows(left, len(self)):
+            ids = wanted[rows]
+            distances, near = nearest_of_chunk(
+                self.centres[ids], self.centres, m, self.centre_labels[ids], self.centre_labels
             )
-            table[done : done + len(rows), : ids.shape[1]] = ids.masked_fill(distances.isinf(), -1)
-            done += len(rows)
+            table[rows, : near.shape[1]] = near.masked_fill(distances.isinf(), -1)
         return table
+
+    def _nearly_exact(self, m: int, wanted: Tensor) -> Tensor | None:
+        """(n, m) impostors by approximate search, -1 where it saw too few; None where it would not be faster."""
+        own = int(torch.unique(self.centre_labels, return_counts=True)[1].max())  # that may stand before an impostor
+        if m + own > len(self) // 8:
+            return None
+        near = approximate.nearest_by_lists(self.centres, wanted, m + own)
+        if near is None:
+            return None
+        other = (near >= 0) & (self.centre_labels[near] != self.centre_labels[wanted, None])
+        first = (~other).to(torch.int8).argsort(dim=1, stable=True)[:, :m]  # impostors to the front, in their order
+        return near.gather(1, first).masked_fill_(~other.gather(1, first), -1)
 
     def to(self, device: torch.device | str) -> Self:
         """The same index on another device."""

@@ -1,11 +1,12 @@
-"""Exact nearest rows in bounded memory: chunks of distances, merged by a running top-k."""
+"""Exact nearest rows in bounded memory: blocks of distances, merged by a running top-k."""
 
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-CHUNK_ELEMENTS = 2**24  # distances held at a time: 64 MB of float32
+CHUNK_ELEMENTS = 2**22  # distances held at a time: 16 MB of float32, which caches hold and larger blocks leave
+WIDTH = 2**14  # references in a block, at least: the wider, the less is left to merge
 
 
 def nearest(queries: Tensor, references: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -13,7 +14,7 @@ def nearest(queries: Tensor, references: Tensor, count: int) -> tuple[Tensor, Te
 
     Args:
         queries: (n, d).
-        references: (m, d), on any device; chunks of it are moved to that of the queries.
+        references: (m, d), on any device; blocks of it are moved to that of the queries.
         count: neighbours wanted; at most m are given.
 
     Returns:
@@ -24,9 +25,8 @@ def nearest(queries: Tensor, references: Tensor, count: int) -> tuple[Tensor, Te
 
 
 def split_rows(queries: Tensor, references: int) -> Iterator[Tensor]:
-    """Queries in chunks small enough that their distances to a block of the references fit the budget."""
-    rows = max(1, min(4096, CHUNK_ELEMENTS // min(max(references, 1), 2**14)))
-    yield from queries.split(rows)
+    """Queries in chunks: enough of them to be worth a walk through the references, few beside what they bring back."""
+    yield from queries.split(max(1, min(4096, 16 * CHUNK_ELEMENTS // min(max(references, 1), WIDTH))))
 
 
 def nearest_of_chunk(
@@ -38,25 +38,69 @@ def nearest_of_chunk(
 ) -> tuple[Tensor, Tensor]:
     """As `nearest`, for a chunk; with labels, references of the query's own label are at infinity."""
     count = min(count, len(references))
-    block = max(count, CHUNK_ELEMENTS // max(len(queries), 1))
+    width = min(CHUNK_ELEMENTS, max(WIDTH, 64 * count, CHUNK_ELEMENTS // max(len(queries), 1)))
+    rows = max(1, CHUNK_ELEMENTS // min(width, max(len(references), 1)))
     # Distances are taken from the mean of the queries: the expanded squares lose digits far from the origin.
     origin = queries.mean(dim=0)
-    q = queries - origin
-    norms = q.square().sum(dim=1, keepdim=True)
-    best: tuple[Tensor, Tensor] | None = None
-    for start in range(0, len(references), block):
-        r = references[start : start + block].to(q) - origin
-        with torch.autocast(q.device.type, enabled=False):
-            distances = torch.addmm(r.square().sum(dim=1), q, r.T, alpha=-2)
-        if labels is not None and reference_labels is not None:
-            own = labels[:, None] == reference_labels[None, start : start + block]
-            distances.masked_fill_(own, torch.inf)
-        values, ids = distances.topk(min(count, len(r)), dim=1, largest=False)
-        ids = ids + start
-        if best is not None:
-            values, ids = torch.cat([best[0], values], dim=1), torch.cat([best[1], ids], dim=1)
-            values, keep = values.topk(count, dim=1, largest=False)
-            ids = ids.gather(1, keep)
-        best = values, ids
-    assert best is not None
-    return (best[0] + norms).clamp_min_(0), best[1]
+    centred = queries - origin
+    # |q - r|^2 - |q|^2 is one product of (-2 q, 1) and (r, |r|^2).
+    parts = torch.cat([-2 * centred, centred.new_ones(len(centred), 1)], dim=1).split(rows)
+    # Every block is written to the same memory: fresh pages cost more than the product. Autograd wants its own.
+    tracked = torch.is_grad_enabled() and (queries.requires_grad or references.requires_grad)
+    space = centred.detach().new_empty(min(rows, len(queries)) * min(width, len(references)))
+    best: list[tuple[Tensor, Tensor] | None] = [None] * len(parts)
+    for start in range(0, len(references), width):
+        r = references[start : start + width].to(centred) - origin
+        r = torch.cat([r, r.square().sum(dim=1, keepdim=True)], dim=1)
+        for i, q in enumerate(parts):
+            place = None if tracked else space[: len(q) * len(r)].view(len(q), len(r))
+            with torch.autocast(q.device.type, enabled=False):
+                distances = torch.mm(q, r.T, out=place)
+            if labels is not None and reference_labels is not None:
+                own = equal_pairs(labels[i * rows : (i + 1) * rows], reference_labels[start : start + width])
+                distances[own] = torch.inf
+            values, ids = smallest(distances, min(count, len(r)))
+            best[i] = _merged(best[i], (values, ids + start), count)
+    values = torch.cat([part[0] for part in best if part is not None])
+    ids = torch.cat([part[1] for part in best if part is not None])
+    return (values + centred.square().sum(dim=1, keepdim=True)).clamp_min_(0), ids
+
+
+def smallest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The ``count`` smallest of each row (n, m), in rising order, and where they stand: (n, count) twice.
+
+    The columns are dealt to groups. An element among the smallest is in one of the ``count`` groups with the smallest
+    minima, and minima are cheap: only the elements of those groups are sorted.
+    """
+    size = int((x.shape[1] / max(count, 1)) ** 0.5 / 2)  # of a group
+    if size < 2:
+        found = x.topk(count, dim=1, largest=False)
+        return found.values, found.indices
+    groups = x.shape[1] // size
+    minima = x[:, : groups * size].unflatten(1, (size, groups)).amin(dim=1)
+    chosen = minima.topk(count, dim=1, largest=False, sorted=False).indices
+    places = chosen[:, None] + torch.arange(size, device=x.device)[:, None] * groups  # (n, size, count)
+    rest = torch.arange(groups * size, x.shape[1], device=x.device).expand(len(x), -1)
+    places = torch.cat([places.flatten(1), rest], dim=1)
+    values, at = x.gather(1, places).topk(count, dim=1, largest=False)
+    return values, places.gather(1, at)
+
+
+def equal_pairs(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Where ``a[i] == b[j]``: all i (p,) and j (p,), in time that grows with n log m + p instead of n m."""
+    ordered, order = b.sort(stable=True)
+    first = torch.searchsorted(ordered, a)
+    counts = torch.searchsorted(ordered, a, right=True) - first
+    ends = counts.cumsum(0)
+    i = torch.arange(len(a), device=a.device).repeat_interleave(counts)
+    j = torch.arange(len(i), device=a.device) - (ends - counts - first).repeat_interleave(counts)
+    return i, order[j]
+
+
+def _merged(best: tuple[Tensor, Tensor] | None, more: tuple[Tensor, Tensor], count: int) -> tuple[Tensor, Tensor]:
+    """The smallest of two lists of (values, ids), nearest first."""
+    if best is None:
+        return more
+    values, ids = torch.cat([best[0], more[0]], dim=1), torch.cat([best[1], more[1]], dim=1)
+    values, keep = values.topk(min(count, values.shape[1]), dim=1, largest=False)
+    return values, ids.gather(1, keep)

@@ -9,12 +9,14 @@ which is the paper's -log of a ratio, written so that it neither overflows nor s
 clusters from a batch (the stochastic objective, section 3.2), `magnet_objective` from a whole index (equation 4).
 """
 
+import math
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from magnet.checks import check_ids, check_positive, check_representations, check_variance, reads_are_free
+from magnet.closed_form import Batch, Options, Terms, full_precision, hinge, rounding_level, terms
 
 OwnMean = Literal["batch", "leave-one-out"]
 
@@ -63,36 +65,21 @@ def magnet_loss(
     Returns:
         (loss, per_example, variance), with shapes (), (B,) and ().
     """
-    _check_batch(representations, clusters, labels, neighbourhoods)
+    _check_shapes(representations, clusters, labels, neighbourhoods)
     _check_options(scaling, own_mean, variance)
-    with torch.autocast(representations.device.type, enabled=False):
-        r = _at_least_float32(representations)
-        # Everything is invariant to translation; a centred batch keeps the expanded squares below accurate.
-        r = r - r.detach().mean(dim=0)
-
-        # Row i's own cluster is the set of rows j with together[i, j]. No unique(), no loop, no shape that depends
-        # on the data, so that this compiles to one graph and never synchronises the device.
-        together = clusters[:, None] == clusters[None, :]
-        visible = labels[:, None] != labels[None, :]
-        if neighbourhoods is not None:
-            near = neighbourhoods[:, None] == neighbourhoods[None, :]
-            together, visible = together & near, visible & near
-        size = together.sum(dim=1, keepdim=True).to(r.dtype)
-        means = together.to(r.dtype) @ r / size  # (B, d): row i holds the mean of its cluster
-        first = together.to(torch.int8).argmax(dim=1) == torch.arange(len(r), device=r.device)
-        visible = visible & first[None, :]  # each cluster stands once in a sum, through its first row
-
-        own = (r - means).square().sum(dim=1)
-        if variance is None:
-            variance = own.sum() / max(len(r) - 1, 1)
-            variance = torch.maximum(variance, _rounding_level(r))
+    r = _at_least_float32(representations)
+    if variance is not None:
         variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
-        if own_mean == "leave-one-out":
-            # r - mean of the others = (r - mean) n / (n - 1)
-            own = own * torch.where(size > 1, size / (size - 1).clamp_min(1), 1.0).square().squeeze(1)
-
-        per_example = _hinge(own, _squared_distances(r, means), visible, alpha, scaling / (2 * variance))
-        return MagnetOutput(per_example.mean(), per_example, variance)
+    batch = _batch(clusters, labels, neighbourhoods)
+    options = Options(alpha, scaling, own_mean == "leave-one-out")
+    with full_precision(r):
+        # A compiler makes its own gradient, and torch.func its own kind of it.
+        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+            output = MagnetOutput(*terms(r, batch, options, variance)[:3])
+        else:
+            output = MagnetOutput(*Terms.apply(r, batch, options, variance))
+    _check_values(representations, output, batch, labels)
+    return output if variance is None else output._replace(variance=variance)
 
 
 def magnet_objective(
@@ -146,18 +133,18 @@ def magnet_objective(
             mu = centres.to(r) - origin
         own = (r - mu[assignments]).square().sum(dim=1)
         if variance is None:
-            variance = torch.maximum(own.sum() / max(len(r) - 1, 1), _rounding_level(r))
+            variance = torch.maximum(own.sum() / max(len(r) - 1, 1), rounding_level(r.square().sum(dim=1)))
         variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
         labels = centre_labels[assignments]
         per_example = torch.cat(
             [
-                _hinge(
+                hinge(
                     own[rows],
                     _squared_distances(r[rows], mu),
                     labels[rows, None] != centre_labels[None, :],
                     alpha,
-                    scaling / (2 * variance),
-                )
+                    scaling / 2 / variance,
+                )[0]
                 for rows in torch.arange(len(r), device=r.device).split(chunk)
             ]
         )
@@ -212,24 +199,10 @@ class MagnetLoss(nn.Module):
         return f"alpha={self.alpha}, scaling={self.scaling}, own_mean={self.own_mean!r}"
 
 
-def _hinge(own: Tensor, distances: Tensor, visible: Tensor, alpha: float, factor: Tensor) -> Tensor:
-    """{alpha + factor own + logsumexp_visible(-factor distances)}_+: (B,) from (B,), (B, J) and (B, J) bool."""
-    # A finite stand-in for -inf keeps the gradient of an empty sum at zero instead of NaN.
-    hidden = torch.finfo(distances.dtype).min / 4
-    impostors = torch.logsumexp(torch.where(visible, -factor * distances, hidden), dim=1)
-    return torch.where(visible.any(dim=1), torch.relu(alpha + factor * own + impostors), 0.0)
-
-
 def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """|a_i - b_j|^2: (n, m) from (n, d) and (m, d)."""
     norms = a.square().sum(dim=1)[:, None] + b.square().sum(dim=1)[None, :]
     return (norms - 2 * a @ b.T).clamp_min(0)
-
-
-def _rounding_level(centred: Tensor) -> Tensor:
-    """The smallest variance told apart from zero: machine precision times the spread of the batch."""
-    info = torch.finfo(centred.dtype)
-    return (info.eps * centred.detach().square().sum(dim=1).mean()).clamp_min(info.tiny / info.eps)
 
 
 def _at_least_float32(x: Tensor) -> Tensor:
@@ -247,18 +220,50 @@ def _check_options(scaling: float, own_mean: str, variance: Tensor | float | Non
         raise ValueError(f'own_mean must be "batch" or "leave-one-out"; found {own_mean!r}')
 
 
-def _check_batch(representations: Tensor, clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None) -> None:
-    # Values are looked at only where that is free; shapes and types always.
-    look = reads_are_free(representations)
-    check_representations(representations, finite=look)
+def _batch(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None) -> Batch:
+    """Each cluster stands for a column, through one of its rows."""
+    if reads_are_free(clusters):
+        ids = clusters.tolist()
+        places = ids if neighbourhoods is None else list(zip(ids, neighbourhoods.tolist(), strict=True))
+        last = torch.tensor(list({place: row for row, place in enumerate(places)}.values()))
+        return Batch(*_pairs(clusters, labels, neighbourhoods, last))
+    # Elsewhere no shape may depend on the data, so that this compiles to one graph and never waits for the device:
+    # every row has a column, and those that are not the first of their cluster stay empty.
+    rows = torch.arange(len(clusters), device=clusters.device)
+    together, visible = _pairs(clusters, labels, neighbourhoods, rows)
+    first = together.to(torch.int8).argmax(dim=1) == rows
+    return Batch(together & first, visible & first)
+
+
+def _pairs(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, of: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether each row (B,) is of the cluster of each row ``of`` (J,), and whether of another class, both (B, J)."""
+    together = clusters.unsqueeze(1) == clusters.index_select(0, of)
+    visible = labels.unsqueeze(1) != labels.index_select(0, of)
+    if neighbourhoods is None:
+        return together, visible
+    near = neighbourhoods.unsqueeze(1) == neighbourhoods.index_select(0, of)
+    return together & near, visible & near
+
+
+def _check_shapes(representations: Tensor, clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None) -> None:
+    check_representations(representations, finite=False)
     check_ids(clusters, len(representations), "clusters")
     check_ids(labels, len(representations), "labels")
     if neighbourhoods is not None:
         check_ids(neighbourhoods, len(representations), "neighbourhoods")
-    if look and bool((labels == labels[0]).all()):
+
+
+def _check_values(representations: Tensor, output: MagnetOutput, batch: Batch, labels: Tensor) -> None:
+    """Values are looked at only where that is free, and closely only if the result is odd."""
+    if not reads_are_free(representations):
+        return
+    loss = output.loss.item()
+    if not math.isfinite(loss):
+        check_representations(representations)
+    if bool((batch.member & batch.visible).any()):
+        raise ValueError("a cluster holds rows of two classes; clusters belong to one class: check the ids given")
+    if loss == 0 and bool((labels == labels[0]).all()):
         raise ValueError(
             f"the batch holds one class only (label {int(labels[0])}), and the objective sets a cluster against "
             "those of other classes: draw batches with NeighbourhoodSampler"
         )
-    if look and bool(((clusters[:, None] == clusters[None, :]) & (labels[:, None] != labels[None, :])).any()):
-        raise ValueError("a cluster holds rows of two classes; clusters belong to one class: check the ids given")

@@ -33,9 +33,9 @@ class _Batch:
 @dataclass
 class _Update:
     number: int  # the batch that the losses are of
-    examples: Tensor  # (n,) distinct
-    losses: Tensor  # (n,) in units
-    before: Tensor | None = None  # what they replaced, once they have taken effect
+    examples: list[int]  # distinct
+    losses: list[int]  # in units
+    before: list[int] | None = None  # what they replaced, once they have taken effect
 
 
 class NeighbourhoodSampler(Sampler[list[int]]):
@@ -127,7 +127,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         has been used.
         """
         examples = _as_list(indices)
-        values = torch.as_tensor(losses).detach().to("cpu", torch.float64).flatten()
+        values = losses.flatten().tolist() if isinstance(losses, Tensor) else [float(x) for x in losses]
         self._check_update(examples, values)
         own = next((b for b in self._in_flight if b.examples == examples or set(b.examples) <= set(examples)), None)
         if own is not None:
@@ -135,14 +135,14 @@ class NeighbourhoodSampler(Sampler[list[int]]):
                 pass
             self._consumed = own.number + 1
             self._warn_if_late(own.number)
-        distinct, inverse = torch.unique(torch.tensor(examples, dtype=torch.long), return_inverse=True)
-        mean = torch.zeros(len(distinct), dtype=torch.float64).index_add_(0, inverse, values)
-        mean /= torch.bincount(inverse)
+        if len(set(examples)) < len(examples):
+            examples, values = _means(examples, values)
         number = (self._consumed or 0) - 1
         if own is None:  # told from outside: nothing is left to find out about these clusters
-            for j in self._assignments[distinct].unique().tolist():
+            for j in set(self._assignments[torch.tensor(examples, dtype=torch.long)].tolist()):
                 self._new[j], self._fresh[j] = False, 0
-        self._updates.append(_Update(number, distinct, (mean / UNIT).round_().long()))
+        # Plain lists: for numbers as few as a batch's, one tensor operation takes longer than all of this.
+        self._updates.append(_Update(number, examples, [round(value / UNIT) for value in values]))
         self._forget_settled()
 
     def refresh(self, index: ClusterIndex) -> None:
@@ -163,7 +163,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
 
     def mean_losses(self) -> Tensor:
         """The mean cached loss of each cluster (J,), NaN where none is known."""
-        return self._sums * UNIT / self._known
+        return torch.tensor(self._sums, dtype=torch.float64) * UNIT / torch.tensor(self._known)
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the last batch consumed (or drawn, if no losses were ever reported): ints and tensors.
@@ -175,7 +175,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         waiting = [u for u in self._updates if u.before is None or not self._due(u, position)]
         for update in reversed(waiting):
             if update.before is not None:
-                losses[update.examples] = update.before
+                losses[torch.tensor(update.examples)] = torch.tensor(update.before)
         return {
             "position": position,
             "in_pass": position - self._pass_start,
@@ -185,8 +185,8 @@ class NeighbourhoodSampler(Sampler[list[int]]):
             "seeded": torch.where(self._seeded < position, self._seeded, -1),
             "waiting_numbers": torch.tensor([u.number for u in waiting], dtype=torch.long),
             "waiting_sizes": torch.tensor([len(u.examples) for u in waiting], dtype=torch.long),
-            "waiting_examples": _cat([u.examples for u in waiting]),
-            "waiting_losses": _cat([u.losses for u in waiting]),
+            "waiting_examples": torch.tensor([i for u in waiting for i in u.examples], dtype=torch.long),
+            "waiting_losses": torch.tensor([x for u in waiting for x in u.losses], dtype=torch.long),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -208,7 +208,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         self._in_flight.clear()
         sizes = state["waiting_sizes"].tolist()
         self._updates = deque(
-            _Update(number, examples.clone(), losses.clone())
+            _Update(number, examples.tolist(), losses.tolist())
             for number, examples, losses in zip(
                 state["waiting_numbers"].tolist(),
                 state["waiting_examples"].split(sizes),
@@ -230,9 +230,11 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         places: list[int] = []
         for j in neighbourhood:
             start, size = self._starts[j], self._sizes[j]
+            members = range(start, start + size)
             again, rest = divmod(wanted, size)
-            chosen = [*range(size)] * again + rng.sample(range(size), rest)
-            places += [start + place for place in chosen]
+            for _ in range(again):
+                places += members
+            places += rng.sample(members, rest)
         examples: list[int] = self._members[torch.tensor(places)].tolist()
         clusters = [j for j in neighbourhood for _ in range(wanted)]
         self._in_flight.append(_Batch(number, examples, clusters))
@@ -262,26 +264,30 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         return rng.randrange(len(self._sizes))
 
     def _apply(self, update: _Update) -> None:
-        update.before = self._losses[update.examples]
-        self._losses[update.examples] = update.losses
-        clusters = self._assignments[update.examples]
-        self._sums.index_add_(0, clusters, update.losses - update.before.clamp_min(0))
-        self._known.index_add_(0, clusters, (update.before < 0).long())
-        touched = clusters.unique()
-        means = (self._sums[touched] / self._known[touched]).tolist()
-        for j, mean in zip(touched.tolist(), means, strict=True):
-            self._weights[j] = mean
-            if mean > 0 and self._fresh[j]:
+        places = torch.tensor(update.examples, dtype=torch.long)
+        clusters: list[int] = self._assignments[places].tolist()
+        update.before = self._losses[places].tolist()
+        self._losses[places] = torch.tensor(update.losses, dtype=torch.long)
+        for j, before, now in zip(clusters, update.before, update.losses, strict=True):
+            if before == NEVER_SEEN:
+                self._known[j] += 1
+                before = 0
+            self._sums[j] += now - before
+        for j in set(clusters):
+            self._weights[j] = self._sums[j] / self._known[j]
+            if self._sums[j] > 0 and self._fresh[j]:
                 self._fresh[j] = 0
 
     def _weigh(self) -> None:
         """Weights of all clusters, from the losses of the examples."""
-        known = self._losses >= 0
-        clusters = self._assignments[known]
-        self._known = torch.bincount(clusters, minlength=len(self._sizes))
-        self._sums = torch.zeros_like(self._known).index_add_(0, clusters, self._losses[known])
-        self._weights = SumTree((self._sums / self._known.clamp_min(1)).tolist())
-        self._fresh = SumTree((self._new & (self._seeded < 0) & (self._sums == 0)).double().tolist())
+        seen = self._losses != NEVER_SEEN
+        clusters = self._assignments[seen]
+        known = torch.bincount(clusters, minlength=len(self._sizes))
+        sums = torch.zeros_like(known).index_add_(0, clusters, self._losses[seen])
+        self._weights = SumTree(sums.double() / known.clamp_min(1))
+        self._fresh = SumTree(self._new & (self._seeded < 0) & (sums == 0))
+        self._known: list[int] = known.tolist()
+        self._sums: list[int] = sums.tolist()
 
     def _due(self, update: _Update, number: int) -> bool:
         """Whether the losses count when batch ``number`` is drawn."""
@@ -311,21 +317,25 @@ class NeighbourhoodSampler(Sampler[list[int]]):
                 stacklevel=3,
             )
 
-    def _check_update(self, examples: list[int], values: Tensor) -> None:
+    def _check_update(self, examples: list[int], values: list[float]) -> None:
         if len(examples) != len(values):
             raise ValueError(f"found {len(examples)} indices and {len(values)} losses; expected one loss for each")
         if examples and not 0 <= min(examples) <= max(examples) < len(self._losses):
             raise IndexError(f"indices must lie in 0..{len(self._losses) - 1}; found {min(examples)}..{max(examples)}")
-        if not bool(((values >= 0) & (values < LARGEST_LOSS)).all()):
+        if not all(0 <= value < LARGEST_LOSS for value in values):
             raise ValueError(
-                f"losses must be finite and >= 0; found {values.min().item()} .. {values.max().item()} "
-                f"with {int(values.isnan().sum())} NaN"
+                f"losses must be finite and >= 0; found {min(values)} .. {max(values)} "
+                f"with {sum(map(math.isnan, values))} NaN"
             )
+
+
+def _means(examples: list[int], values: list[float]) -> tuple[list[int], list[float]]:
+    """Each example once, with the mean of its values."""
+    found: dict[int, list[float]] = {}
+    for example, value in zip(examples, values, strict=True):
+        found.setdefault(example, []).append(value)
+    return list(found), [sum(several) / len(several) for several in found.values()]
 
 
 def _as_list(indices: Tensor | Sequence[int]) -> list[int]:
     return indices.tolist() if isinstance(indices, Tensor) else [int(i) for i in indices]
-
-
-def _cat(parts: list[Tensor]) -> Tensor:
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.long)

@@ -1,6 +1,10 @@
 """A tree of sums: draws from J weights, and changes one of them, in O(log J)."""
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
 
 
 class SumTree:
@@ -10,12 +14,18 @@ class SumTree:
     whatever the order in which the weights were set.
     """
 
-    def __init__(self, weights: Iterable[float]) -> None:
-        leaves = list(weights)
+    def __init__(self, weights: Tensor | Sequence[float]) -> None:
+        leaves = torch.as_tensor(weights, dtype=torch.float64)
         self._size = 1 << max(0, len(leaves) - 1).bit_length()
-        self._sums = [0.0] * self._size + leaves + [0.0] * (self._size - len(leaves))
-        for node in range(self._size - 1, 0, -1):
-            self._sums[node] = self._sums[2 * node] + self._sums[2 * node + 1]
+        # Node n has the children 2n and 2n + 1; the leaves come last. Python reads single numbers from an array
+        # faster than from a tensor, and a tensor over the same memory fills whole levels at once.
+        self._sums = array("d", bytes(16 * self._size))
+        nodes = torch.frombuffer(self._sums, dtype=torch.float64)
+        nodes[self._size : self._size + len(leaves)] = leaves
+        level = self._size
+        while level > 1:
+            level //= 2
+            nodes[level : 2 * level] = nodes[2 * level : 4 * level : 2] + nodes[2 * level + 1 : 4 * level : 2]
 
     @property
     def total(self) -> float:

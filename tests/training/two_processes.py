@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from magnet.index import ClusterIndex
-from magnet.training.distribution import anyone, gather_rows, share_classes, shared_index
+from magnet.training.distribution import exchange, gather_rows, share_classes, shared_index
 from magnet.training.loop import Trainer
 from magnet.training.train import train
 from training.short_runs import differences, settings
@@ -46,7 +46,7 @@ def watch(folder: Path, data: str, method: str, **more) -> None:
 
 
 def check_interruption(folder: Path, data: str, rank: int) -> None:
-    """A signal to one rank stops both after the same step; the run then goes on to the same end."""
+    """A signal to one rank stops both after the step in which it is told; the run then goes on to the same end."""
     options = {"steps": 7, "refresh_every": 3, "dropout": 0.1}
     train(settings(folder / "whole", data, **options), silent=True)
     step = Trainer._step
@@ -57,7 +57,7 @@ def check_interruption(folder: Path, data: str, rank: int) -> None:
             trainer._interrupt(2, None)
 
     Trainer._step = stopping
-    with pytest.raises(KeyboardInterrupt, match="stopped at step 4 of 7"):
+    with pytest.raises(KeyboardInterrupt, match="stopped at step 5 of 7"):
         train(settings(folder / "stopped", data, **options), silent=True)
     Trainer._step = step
     train(settings(folder / "stopped", data, **options), resume=True, silent=True)
@@ -70,8 +70,23 @@ def check_gathering(rank: int) -> None:
     expected = torch.cat([torch.arange(2.0).view(1, 2), torch.arange(6.0).view(3, 2) + 10])
     assert torch.equal(gather_rows(own, 2), expected)
     assert gather_rows(torch.zeros(rank, dtype=torch.long), 2).tolist() == [0]
-    assert anyone(rank == 1, 2)
-    assert not anyone(False, 2)
+
+
+def check_exchange(rank: int) -> None:
+    """Batches of unlike size, losses and places to the last bit, in one collective."""
+    own = torch.arange(1 + 2 * rank) + 2**40 + 10 * rank
+    losses = torch.tensor([0.1, 1e-30, 3.3e30])[: 1 + 2 * rank]
+    calls = []
+    gather = dist.all_gather
+    dist.all_gather = lambda *args: calls.append(1) or gather(*args)
+    for flag in (rank == 1, False):
+        places, found, up = exchange(own, losses, flag, 5, 2)
+        assert (places - 2**40).tolist() == [0, 10, 11, 12]
+        assert found.tolist() == torch.tensor([0.1, 0.1, 1e-30, 3.3e30]).tolist()
+        assert found.dtype == torch.float32
+        assert up is (calls == [1])
+    dist.all_gather = gather
+    assert len(calls) == 2
 
 
 def check_index(rank: int) -> None:
@@ -94,6 +109,7 @@ def main(folder: Path, vectors: str, images: str) -> None:
     watch(folder / "images", images, "magnet", image_size=12, hidden=0, workers=0)
     check_interruption(folder, vectors, dist.get_rank())
     check_gathering(dist.get_rank())
+    check_exchange(dist.get_rank())
     check_index(dist.get_rank())
 
 

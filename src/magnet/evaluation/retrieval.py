@@ -55,7 +55,7 @@ def retrieval(
 def _chunks(asked: Tensor, relevant: Tensor, references: int) -> Iterator[Tensor]:
     """Rows in chunks whose rankings, not only whose distances, stay within the budget."""
     for rows in split_rows(asked, references):
-        yield from rows.split(max(1, CHUNK_ELEMENTS // (4 * (int(relevant[rows].max()) + 1))))
+        yield from rows.split(max(1, CHUNK_ELEMENTS // (int(relevant[rows].max()) + 1)))
 
 
 def _without(ids: Tensor, own: Tensor) -> Tensor:

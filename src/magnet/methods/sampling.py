@@ -15,6 +15,16 @@ def generator(*parts: int) -> torch.Generator:
     return torch.Generator().manual_seed(random.Random(f"{parts}").getrandbits(63))
 
 
+def seed_globally(seed: int, device: torch.device) -> None:
+    """`torch.manual_seed` for the generators that work on ``device`` draws from."""
+    # For a device that is not there, torch.manual_seed notes the call and the whole stack, to do it when it appears:
+    # slower than a small network's step, and never forgotten.
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
+
+
 class RandomBatches:
     """Draws every example once an epoch, shuffled by (seed, epoch), split among the ranks.
 

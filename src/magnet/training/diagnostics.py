@@ -30,11 +30,12 @@ class BatchWatch:
 
     def see(self, labels: Tensor, clusters: Tensor, draws_clusters: bool) -> None:
         """Take note of a batch: labels (B,) and clusters (B,), on the CPU."""
-        found = labels.unique().tolist()
+        first, *_ = every = labels.tolist()
+        found = set(every)
         self.distinct.append(len(found))
         if draws_clusters:
             self.seeds.add(int(clusters[0]))
-            self.impostors.update(label for label in found if label != int(labels[0]))
+            self.impostors.update(found - {first})
 
     def report(self) -> dict[str, float]:
         """Distinct classes in a batch, on average since the last report."""

@@ -28,7 +28,7 @@ class Display:
         self.title, self.total = title, total
         self.live = not quiet and not silent and self.console.is_terminal
         self._first: tuple[float, int] | None = None
-        self._line = ""
+        self._values: dict[str, Any] = {}
         if self.live:
             self._progress = Progress(
                 SpinnerColumn(),
@@ -72,20 +72,23 @@ class Display:
 
     def step(self, step: int, values: dict[str, Any]) -> None:
         """Show the newest numbers."""
-        now = time.monotonic()
+        self._values = values
         if self._first is None:
-            self._first = now, step
-        start, first = self._first
-        if step > first:
-            values = values | {"steps/s": round((step - first) / max(now - start, 1e-9), 1)}
-        self._line = "  ".join(f"{name} {_short(value)}" for name, value in values.items() if value is not None)
+            self._first = time.monotonic(), step
         if self.live:
-            self._progress.update(self._task, completed=step, note=self._line)
+            self._progress.update(self._task, completed=step, note=self._line(step))
 
     def epoch(self, step: int) -> None:
         """Without a live bar, a line for each epoch says where the run is."""
         if not self.live and not self.silent:
-            self.say(f"{self.title}  step {step}/{self.total}  {self._line}")
+            self.say(f"{self.title}  step {step}/{self.total}  {self._line(step)}")
+
+    def _line(self, step: int) -> str:
+        values = self._values
+        start, first = self._first or (0.0, step)
+        if step > first:
+            values = values | {"steps/s": round((step - first) / max(time.monotonic() - start, 1e-9), 1)}
+        return "  ".join(f"{name} {_short(value)}" for name, value in values.items() if value is not None)
 
 
 def _short(value: Any) -> str:

@@ -1,5 +1,7 @@
 """What ranks tell each other: the index without the representations, and the losses of their batches."""
 
+from heapq import heapreplace
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -15,20 +17,45 @@ def gather_rows(rows: Tensor, world_size: int) -> Tensor:
     home = rows.device
     if dist.get_backend() == "nccl":  # which moves tensors between GPUs only
         rows = rows.cuda()
-    count = torch.tensor([len(rows)], device=rows.device)
-    counts = [torch.zeros_like(count) for _ in range(world_size)]
-    dist.all_gather(counts, count)
-    most = int(torch.cat(counts).max())
-    padded = rows.new_zeros((most, *rows.shape[1:]))
+    counts = torch.cat(_gather(torch.tensor([len(rows)], device=rows.device), world_size)).tolist()
+    padded = rows.new_zeros((max(counts), *rows.shape[1:]))
     padded[: len(rows)] = rows
-    parts = [torch.empty_like(padded) for _ in range(world_size)]
-    dist.all_gather(parts, padded)
-    return torch.cat([part[: int(n)] for part, n in zip(parts, counts, strict=True)]).to(home)
+    return torch.cat([part[:n] for part, n in zip(_gather(padded, world_size), counts, strict=True)]).to(home)
 
 
-def anyone(flag: bool, world_size: int) -> bool:
-    """Whether the flag is up on any rank."""
-    return bool(gather_rows(torch.tensor([int(flag)]), world_size).any())
+def exchange(places: Tensor, losses: Tensor, flag: bool, room: int, world_size: int) -> tuple[Tensor, Tensor, bool]:
+    """What ranks tell each other in a step: one collective, of 8 (2 room + 2) bytes from each.
+
+    Args:
+        places: (n,) the examples of this rank's batch, n <= room; their number may differ between ranks.
+        losses: (n,) of these, in at most single precision.
+        flag: something to tell the others.
+        room: the largest batch of any rank.
+        world_size: how many ranks take part.
+
+    Returns:
+        The places and losses of all ranks, and whether the flag is up on any.
+    """
+    if world_size == 1:
+        return places, losses, flag
+    n = len(places)
+    told = torch.zeros(2 * room + 2, dtype=torch.float64)  # which holds both kinds exactly
+    told[:2] = torch.tensor([n, flag])
+    told[2 : 2 + n], told[2 + room : 2 + room + n] = places, losses
+    if dist.get_backend() == "nccl":
+        told = told.cuda()
+    heard = torch.stack(_gather(told, world_size)).cpu()
+    counts = heard[:, 0].long().tolist()
+    everyone = torch.cat([row[2 : 2 + n] for row, n in zip(heard, counts, strict=True)]).long()
+    all_losses = torch.cat([row[2 + room : 2 + room + n] for row, n in zip(heard, counts, strict=True)])
+    return everyone, all_losses.to(losses.dtype), bool(heard[:, 1].any())
+
+
+def _gather(tensor: Tensor, world_size: int) -> list[Tensor]:
+    """The tensors of all ranks, which have one shape."""
+    parts = [torch.empty_like(tensor) for _ in range(world_size)]
+    dist.all_gather(parts, tensor)
+    return parts
 
 
 def share_buffers(module: nn.Module, world_size: int) -> None:
@@ -42,11 +69,12 @@ def share_classes(labels: Tensor, world_size: int) -> Tensor:
     """The rank (N,) that embeds and clusters each example: whole classes, about as many examples for each rank."""
     classes, class_of, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
     owner = torch.zeros(len(classes), dtype=torch.long)
-    load = [0] * world_size
-    for c in sizes.argsort(descending=True, stable=True).tolist():
-        rank = load.index(min(load))
+    loads = [(0, rank) for rank in range(world_size)]
+    order = sizes.argsort(descending=True, stable=True)
+    for c, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
+        load, rank = loads[0]
         owner[c] = rank
-        load[rank] += int(sizes[c])
+        heapreplace(loads, (load + size, rank))
     return owner[class_of]
 
 
@@ -57,7 +85,7 @@ def shared_index(
 
     Args:
         representations: (n, d) of this rank's examples; they stay on this rank.
-        places: (n,) where those stand among all N training examples.
+        places: (n,) where those stand among all N training examples, as `share_classes` has it.
         labels: (N,) classes of all training examples.
         clusters_per_class: K.
         seed: of K-means.
@@ -72,7 +100,7 @@ def shared_index(
     centre_labels = gather_rows(own.centre_labels, world_size)
     assignments = gather_rows(own.assignments + int(counts[:rank].sum()), world_size)
     inertia = gather_rows(own.inertia[None], world_size).sum()
-    everyone = gather_rows(places, world_size)
+    everyone = share_classes(labels, world_size).argsort(stable=True)  # the places of all ranks, as gathered
     # As a single process would have it: centres ordered by class.
     by_class = centre_labels.argsort(stable=True)
     final = torch.empty_like(assignments)

@@ -36,18 +36,20 @@ def embed(
     was_training = learner.training
     learner.eval()
     generator = torch.Generator().manual_seed(seed)
-    parts: list[Tensor] = []
+    representations: Tensor | None = None  # one block, filled as it comes: there is no second copy at the end
     done = 0
     for _, raw in in_order(data, rows, workers):
         raw = raw.to(device)
         seen = views.test(raw, generator) if test else [views.plain(raw)]
         mean = torch.stack([learner.represent(view) for view in seen]).mean(dim=0)
-        parts.append(mean.float().cpu())
+        if representations is None:
+            representations = torch.empty(len(rows), mean.shape[1])
+        representations[done : done + len(raw)] = mean
         done += len(raw)
         if report:
             report(done, len(rows))
     learner.train(was_training)
-    representations = torch.cat(parts)
+    assert representations is not None, "nothing to embed"
     if test and learner.method.normalised:
         representations = torch.nn.functional.normalize(representations, dim=1)
     return representations

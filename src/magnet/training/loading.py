@@ -43,5 +43,5 @@ def batches(data: Data, rows: Tensor, drawn: Iterable[list[int]], workers: int) 
 def in_order(data: Data, rows: Tensor, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
     """All rows once, in order."""
     size = PASS_BATCH[data.kind]
-    drawn = [list(range(start, min(start + size, len(rows)))) for start in range(0, len(rows), size)]
+    drawn = (list(range(start, min(start + size, len(rows)))) for start in range(0, len(rows), size))
     return batches(data, rows, drawn, workers)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from magnet.evaluation.errors import classification_error
 from magnet.index import ClusterIndex
-from magnet.methods.sampling import generator
+from magnet.methods.sampling import generator, seed_globally
 from magnet.training.checkpoint import (
     find_checkpoint,
     load_index,
@@ -31,7 +31,7 @@ from magnet.training.checkpoint import (
 )
 from magnet.training.diagnostics import BatchWatch, churn
 from magnet.training.display import Display
-from magnet.training.distribution import anyone, gather_rows, share_buffers, share_classes, shared_index
+from magnet.training.distribution import exchange, gather_rows, share_buffers, share_classes, shared_index
 from magnet.training.embed import embed, settle_batchnorm
 from magnet.training.journal import Journal
 from magnet.training.loading import batches
@@ -55,6 +55,7 @@ class Trainer:
         self.model, wrapped = fabric.setup(self.learner, self.optimiser)
         self.stepper = wrapped
         self.world = fabric.world_size
+        self.room = -(-self.method.options.batch_size // 3) * 3  # a batch is of that size at most; triplets are three
         self.epoch_steps = math.ceil(len(bench.train) / (self.method.options.batch_size * self.world))
         self.total = self.config.steps or self.config.epochs * self.epoch_steps
         self.refresh_every = self.config.refresh_every or self.epoch_steps
@@ -64,7 +65,7 @@ class Trainer:
         self.index: ClusterIndex | None = None
         self.stream: Iterator[tuple[Tensor, Tensor]] = iter(())
         self.interrupted = False  # a signal came to this process
-        self.stopping = False  # one came to any process, as agreed at the last boundary
+        self.stopping = False  # one came to any process, as all were told in the last step
         self.step, self.saved_at = 0, -1
         self.progress: dict[str, Any] = {
             "refreshed_at": -1, "best_error": None, "since_best": 0, "seconds": {}, "finished": False,
@@ -107,7 +108,7 @@ class Trainer:
         device, config = self.fabric.device, self.config
         labels, clusters = self.bench.labels[places], self.method.clusters(places)
         now = (config.seed, self.step, self.fabric.global_rank)
-        torch.manual_seed(generator(*now, 0).initial_seed())  # dropout draws from the global generator
+        seed_globally(generator(*now, 0).initial_seed(), device)  # dropout draws from the global generator
         inputs = self.bench.views.train(raw.to(device), generator(*now, 1))
         rate = self._rate()
         for group in self.optimiser.param_groups:
@@ -119,17 +120,20 @@ class Trainer:
             self.fabric.clip_gradients(self.model, self.stepper, max_norm=config.clip)
         self.stepper.step()
         self.step += 1
-        losses = gather_rows(output.per_example.detach().cpu(), self.world)
-        if not bool(losses.isfinite().all()):
+        # An interruption is told along with the losses, so that it comes to all ranks at the same step.
+        everyone, losses, self.stopping = exchange(
+            places, output.per_example.detach().cpu(), self.interrupted, self.room, self.world
+        )
+        if not math.isfinite(losses.sum().item()):
             raise self._diverged(f"the loss became {float(losses.mean())}")
-        self.method.sampler.update(gather_rows(places, self.world), losses)
+        self.method.sampler.update(everyone, losses)
 
         self.watch.see(labels, clusters, self.method.wants_index)
         self._spent("training", start)
         values = {
-            "loss": float(output.loss.detach()),
-            "active": float((losses > 0).float().mean()),
-            "sigma": None if output.variance is None else math.sqrt(float(output.variance.detach())),
+            "loss": output.loss.item(),
+            "active": int(losses.count_nonzero()) / len(losses),
+            "sigma": None if output.variance is None else math.sqrt(output.variance.item()),
         }
         self.display.step(self.step, values | {"error": self.progress.get("error")})
         if self.journal and (self.step % LOG_EVERY == 0 or self.step == self.total):
@@ -138,7 +142,7 @@ class Trainer:
     def _boundary(self) -> None:
         """What is due before step number ``self.step``."""
         step, config = self.step, self.config
-        self.stopping = anyone(self.interrupted, self.world)
+        self.stopping |= self.interrupted and self.world == 1
         epoch_end = step > 0 and step % self.epoch_steps == 0
         last = step >= self.total
         refresh = (
@@ -218,15 +222,20 @@ class Trainer:
 
     def _validate(self, index: ClusterIndex | None, everything: Tensor | None) -> None:
         bench, config = self.bench, self.config
+        shared = 1 < self.world <= len(self.validation)
+        mine = self.validation[self.fabric.global_rank :: self.world] if shared else self.validation
         with self.fabric.autocast():
             queries = embed(
-                self.learner, bench.data, self.validation, bench.views, device=self.fabric.device,
+                self.learner, bench.data, mine, bench.views, device=self.fabric.device,
                 workers=bench.workers, report=lambda done, total: self.display.busy("validating", done, total),
             )  # fmt: skip
         error = classification_error(
-            self.method, queries, bench.data.labels[self.validation], index=index, references=everything,
+            self.method, queries, bench.data.labels[mine], index=index, references=everything,
             reference_labels=bench.labels, neighbours=config.neighbours, device=self.fabric.device,
         )  # fmt: skip
+        if shared:
+            wrong = gather_rows(torch.tensor([error * len(mine)], dtype=torch.float64), self.world)
+            error = float(wrong.sum()) / len(self.validation)
         best = self.progress["best_error"]
         better = best is None or error < best
         self.progress |= {

@@ -1,0 +1,213 @@
+"""K-means++ and Lloyd's iterations of a block: G classes, R restarts of each, in batched products.
+
+A centre is the mean of some points of its class, and is held as who they are: ones and zeros (n,), and one over their
+number. All that is needed of it are its products with the points. In a class with fewer points than dimensions those
+come from the products of the points with each other, made once.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from magnet.streams import uniform
+
+# Below this share of |x|^2 the expanded |x|^2 + |mu|^2 - 2 x mu has lost digits, and differences are taken instead.
+BLURRED = 1e-3
+
+
+class Block(NamedTuple):
+    """The clusters of G classes, those of each class ordered by size (largest first)."""
+
+    centres: Tensor  # (G, K, d)
+    active: Tensor  # (G, K) bool; the active ones come first
+    assignments: Tensor  # (G, n)
+    inertia: Tensor  # (G,) float64
+    iterations: int
+
+
+class Points(NamedTuple):
+    """The points of G classes, each class around its mean. Padding is zeros: it adds nothing to any sum."""
+
+    rows: Tensor  # (G, n, d)
+    real: Tensor  # (G, n) ones, zero for padding
+    others: Tensor  # (G, n, n) the products of the points, if n <= d; else (G, d, n), the rows again: transposed
+    norms: Tensor  # (G, n) squared
+
+    @classmethod
+    def of(cls, rows: Tensor, real: Tensor) -> "Points":
+        """From rows (G, n, d) that are zero where ``real`` (G, n) is."""
+        if rows.shape[1] <= rows.shape[2]:
+            products = rows @ rows.transpose(1, 2)
+            return cls(rows, real.to(rows.dtype), products, products.diagonal(dim1=1, dim2=2).contiguous())
+        norms = torch.linalg.vector_norm(rows, dim=2).square_()
+        return cls(rows, real.to(rows.dtype), rows.transpose(1, 2).contiguous(), norms)
+
+    @property
+    def multiplied(self) -> bool:
+        """Whether the products of the points with each other are there."""
+        return self.others.shape[1] == self.rows.shape[1]
+
+
+def cluster_block(rows: Tensor, real: Tensor, wanted: Tensor, keys: Tensor, max_iterations: int) -> Block:
+    """The best of R K-means++ starts, chosen for each class by itself.
+
+    Args:
+        rows: (G, n, d) the points of G classes, each class around its mean; zero where they are padding.
+        real: (G, n) bool, False for padding.
+        wanted: (G,) clusters of each class.
+        keys: (G, R) random streams.
+        max_iterations: of Lloyd's algorithm.
+    """
+    x = Points.of(rows, real)
+    member, iterations = lloyd(x, *_plus_plus(x, wanted, keys), max_iterations)
+    counts = _count(x, member)
+    share = 1 / counts.clamp_min(1)
+    own = (_scores(x, member, share, counts >= 0) * member).sum(dim=2).add_(x.norms[:, None]).mul_(x.real[:, None])
+    inertia = own.sum(dim=2, dtype=torch.float64)
+    # The first of those that differ by rounding only: they are the same clusters in another order.
+    good = inertia <= inertia.amin(dim=1, keepdim=True) + 1e-6 * x.norms.sum(dim=1, keepdim=True)
+    best = torch.arange(len(rows), device=rows.device), good.to(torch.int8).argmax(dim=1)
+    # Largest cluster first, so that ids do not depend on the order of the draws, and empty ones last.
+    sizes, rank = counts[best].sort(dim=1, descending=True, stable=True)
+    assignments = (rank.argsort(dim=1).to(rows.dtype)[:, None] @ member[best]).squeeze(1).long()
+    means = (member[best] @ rows * share[best][..., None]).gather(1, rank[..., None].expand(-1, -1, rows.shape[2]))
+    own = own[best]
+    g, i = (own < BLURRED * x.norms).nonzero(as_tuple=True)
+    own[g, i] = (rows[g, i] - means[g, assignments[g, i]]).square_().sum(dim=1)
+    return Block(means, sizes > 0, assignments, own.sum(dim=1, dtype=torch.float64), iterations)
+
+
+def _plus_plus(x: Points, wanted: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Greedy K-means++: the point of each centre (G, R, K, n), and which centres are used (G, R, K).
+
+    Each next centre is the best of a few points drawn in proportion to their squared distance from the centres so
+    far. A class that has no point left at a distance gets no further centre.
+    """
+    groups, n, _ = x.rows.shape
+    restarts, most = keys.shape[1], int(wanted.max())
+    member = x.rows.new_zeros(groups, restarts, most, n)
+    active = torch.zeros(groups, restarts, most, dtype=torch.bool, device=x.rows.device)
+    starts = torch.arange(groups, device=x.rows.device)[:, None, None] * n
+    distance = x.real[:, None].expand(-1, restarts, -1)  # the first centre: uniform over the points of the class
+    trials = 2 + wanted.log().long()[:, None, None]
+    for k in range(most):
+        mass = distance.cumsum(dim=2, dtype=torch.float64)
+        total = mass[..., -1:]
+        draws = uniform(keys, k, int(trials.max()) if k else 1)
+        # Of the points with mass, the first whose cumulated mass exceeds the draw.
+        drawn = torch.searchsorted(mass, draws * total, right=True).clamp_max_(n - 1)  # (G, R, T)
+        reached = _distances(x, starts + drawn)
+        potential = torch.minimum(reached, distance[:, :, None]).sum(dim=3)
+        # A class has its own number of trials, whoever stands beside it.
+        potential.masked_fill_(torch.arange(drawn.shape[2], device=drawn.device) >= trials, torch.inf)
+        best = potential.argmin(dim=2, keepdim=True)
+        chosen = drawn.gather(2, best)
+        reached = reached.gather(2, best[..., None].expand(-1, -1, -1, n)).squeeze(2).mul_(x.real[:, None])
+        g, r, i = (reached < BLURRED * x.norms[:, None]).nonzero(as_tuple=True)
+        # Exact where it is small: a duplicate of a centre is at a distance of zero.
+        reached[g, r, i] = (x.rows[g, i] - x.rows[g, chosen[g, r, 0]]).square_().sum(dim=1)
+        # A mass of zero means that all points of the class sit on centres already.
+        use = (total > 0) & (k < wanted[:, None, None]) & (distance.gather(2, chosen) > 0)
+        if not bool(use.any()):
+            break
+        distance = torch.where(use, torch.minimum(reached, distance) if k else reached, distance)
+        member[:, :, k].scatter_(2, chosen, use.to(member.dtype))
+        active[:, :, k] = use.squeeze(2)
+    return member, active
+
+
+def lloyd(x: Points, member: Tensor, active: Tensor, max_iterations: int) -> tuple[Tensor, int]:
+    """Lloyd's iterations until no point changes its centre.
+
+    An emptied cluster restarts at the worst-served point of its class.
+
+    Args:
+        x: the points.
+        member: (G, R, K, n) ones for the points whose mean each centre is at first; it is overwritten.
+        active: (G, R, K) bool, which centres are used.
+        max_iterations: after which it ends in any case.
+
+    Returns:
+        The members of the clusters (G, R, K, n) as ones and zeros, and how many iterations the slowest class took.
+    """
+    result = torch.empty_like(member)
+    live = torch.arange(len(member), device=member.device)  # the classes still under way
+    share = 1 / _count(x, member).clamp_min(1)
+    held = member  # whose means the centres are: the members, but for centres that were put elsewhere
+    for iteration in range(max_iterations + 1):
+        before = member
+        member, counts = _nearest(x, _scores(x, held, share, active))
+        moved = torch.ne(member, before, out=before).flatten(1).amax(dim=1) > 0
+        held, share = member, 1 / counts.clamp_min(1)
+        empty = active & (counts == 0)
+        if bool(empty.any()):
+            held, active = member.clone(), active.clone()
+            for g, r in empty.any(dim=2).nonzero().tolist():
+                _refill(x.rows[g], x.real[g], held[g, r], share[g, r], active[g, r], empty[g, r])
+                moved[g] = True
+        count = int(moved.sum())
+        if count == 0 or iteration == max_iterations:
+            break
+        if 2 * count <= len(live):  # go on with those that moved alone
+            result[live] = member
+            live, member, held, share, active = (part[moved] for part in (live, member, held, share, active))
+            x = Points(*(part[moved] for part in x))
+    result[live] = member
+    return result, iteration
+
+
+def _scores(x: Points, member: Tensor, share: Tensor, active: Tensor) -> Tensor:
+    """``|mu|^2 - 2 x mu``, the squared distance less the point's norm, (G, R, K, n), to the means mu of members."""
+    flat, share, active = member.flatten(1, 2), share.flatten(1)[..., None], active.flatten(1)[..., None]
+    if x.multiplied:
+        products = flat @ x.others
+        bias = (flat * products).sum(dim=2, keepdim=True).mul_(share.square()).masked_fill_(~active, torch.inf)
+        return torch.addcmul(bias, products, share, value=-2).view_as(member)
+    centres = (flat @ x.rows).mul_(share)
+    bias = torch.linalg.vector_norm(centres, dim=2, keepdim=True).square_().masked_fill_(~active, torch.inf)
+    return torch.baddbmm(bias, centres, x.others, alpha=-2).view_as(member)
+
+
+def _nearest(x: Points, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """One for the nearest centre of each point, zero for the others (G, R, K, n), and the number of ones (G, R, K).
+
+    Of equally near centres it is the first.
+    """
+    # An argmin takes many times as long as a minimum and a comparison.
+    member = torch.eq(scores, scores.amin(dim=2, keepdim=True), out=torch.empty_like(scores))
+    counts = _count(x, member)
+    if bool((counts.sum(dim=2) != x.real.sum(dim=1, keepdim=True)).any()):
+        member *= member.cumsum(dim=2) == 1
+        counts = _count(x, member)
+    return member, counts
+
+
+def _distances(x: Points, ids: Tensor) -> Tensor:
+    """Squared distances (G, R, T, n) of some points of each class, (G, R, T) ids into all rows, to all of it."""
+    flat = ids.flatten()
+    norms = x.norms.flatten()[flat].view(len(ids), -1, 1) + x.norms[:, None]
+    if x.multiplied:
+        products = x.others.flatten(0, 1).index_select(0, flat).view_as(norms)
+        return norms.sub_(products, alpha=2).view(*ids.shape, -1)
+    picked = x.rows.flatten(0, 1).index_select(0, flat).view(len(ids), -1, x.rows.shape[2])
+    return torch.baddbmm(norms, picked, x.others, alpha=-2).view(*ids.shape, -1)
+
+
+def _count(x: Points, member: Tensor) -> Tensor:
+    """How many points each cluster has (G, R, K)."""
+    return (member.flatten(1, 2) @ x.real[..., None]).view(member.shape[:3])
+
+
+def _refill(points: Tensor, real: Tensor, member: Tensor, share: Tensor, active: Tensor, empty: Tensor) -> None:
+    """Put the empty ones of K centres of a class at its worst-served points (n, d).
+
+    Where every point sits on its centre there is nothing to gain: those centres are given up.
+    """
+    own = (points - member.T @ ((member @ points) * share[:, None])).square_().sum(dim=1) * real
+    places = empty.nonzero().squeeze(1)
+    worst = own.argsort(descending=True, stable=True)[: len(places)]
+    worst = worst[own[worst] > 0]
+    active[places] = False
+    active[places[: len(worst)]] = True
+    member[places[: len(worst)], worst] = 1.0

@@ -1,0 +1,34 @@
+"""The embedding pass: in order, and without a second copy of what it makes."""
+
+import numpy as np
+import torch
+
+from magnet.training.embed import embed
+from magnet.training.loading import PASS_BATCH
+from magnet.training.workbench import make_workbench
+from training.short_runs import settings, write_vectors
+from watching import Watch
+
+CPU = torch.device("cpu")
+
+
+def test_representations_are_those_of_each_example_by_itself(tmp_path, monkeypatch):
+    monkeypatch.setitem(PASS_BATCH, "vectors", 7)
+    bench = make_workbench(settings(tmp_path, write_vectors(tmp_path / "v.npz"), backbone="mlp"))
+    rows = bench.train.flip(0)
+    found = embed(bench.learner, bench.data, rows, bench.views, device=CPU)
+    bench.learner.eval()
+    with torch.no_grad():
+        expected = torch.cat([bench.learner.represent(bench.views.plain(bench.data.batch([int(i)]))) for i in rows])
+    torch.testing.assert_close(found, expected)
+
+
+def test_only_one_tensor_of_a_pass_is_as_large_as_the_data(tmp_path):
+    count = 20_000
+    vectors = np.random.default_rng(0).normal(size=(count, 6)).astype(np.float32)
+    np.savez(tmp_path / "v.npz", X=vectors, y=np.arange(count) % 3, test=np.arange(count) == 0)
+    bench = make_workbench(settings(tmp_path, str(tmp_path / "v.npz"), backbone="mlp"))
+    with Watch() as watch:
+        found = embed(bench.learner, bench.data, bench.train, bench.views, device=CPU)
+    large = [(name, elements) for name, elements in watch.made if elements > found.numel() // 2]
+    assert large == [("empty", found.numel())]
