@@ -1,9 +1,12 @@
 """The demo, short."""
 
+import json
+import re
+
 from magnet.cli import main
 
 
-def test_the_demo_prints_its_table_and_draws_its_maps(tmp_path, capsys):
+def test_the_demo_prints_its_table_draws_its_maps_and_writes_the_explorer(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path / "demo"), "--epochs", "3", "--seeds", "1", "--quiet"]) == 0
     shown = capsys.readouterr().out
     for word in ("softmax", "triplet", "magnet", "kNC", "soft kNN", "hidden digits", "steps to triplet's error"):
@@ -11,3 +14,8 @@ def test_the_demo_prints_its_table_and_draws_its_maps(tmp_path, capsys):
     picture = tmp_path / "demo" / "maps.png"
     assert picture.stat().st_size > 20_000
     assert (tmp_path / "demo" / "magnet" / "config.yaml").is_file()
+    page = tmp_path / "demo" / "explore.html"
+    assert str(page) in shown.replace("\n", "")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"))[1])
+    assert [run["method"] for run in data["runs"]] == ["softmax", "triplet", "magnet"]
+    assert [len(run["moments"]) > 1 for run in data["runs"]] == [False, False, True]

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 HELP = """Train softmax, triplet and Magnet on scikit-learn's digits with the same small network, and show the result.
 
-Prints one table, and writes the run of each method and a picture of the three maps. Nothing is downloaded.
+Prints one table, and writes the run of each method, a picture of the three maps and a page to explore them. Nothing is
+downloaded.
 
 example:
   magnet demo --out demo
 """
 
 METHODS = ("softmax", "triplet", "magnet")
+REFRESHES = 5  # of Magnet that are kept for the page
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class DemoOptions:
     """Options of the demo."""
 
     out: Path = Path("demo")
-    """Folder for the runs and the picture; an earlier demo in it is replaced."""
+    """Folder for the runs, the picture and the page; an earlier demo in it is replaced."""
     epochs: int = 40
     """Length of each training."""
     seeds: int = 3
@@ -49,7 +51,9 @@ def main(arguments: Sequence[str]) -> None:
 
     from magnet.data import open_data
     from magnet.experiments.demo import measure
+    from magnet.report.explorer.build import explore
     from magnet.report.maps import draw_maps
+    from magnet.report.page import write_whole
     from magnet.training.config import TrainConfig
     from magnet.training.presets import with_preset
 
@@ -64,6 +68,7 @@ def main(arguments: Sequence[str]) -> None:
             with_preset(TrainConfig(data="digits", method=method)),
             backbone="mlp", hidden=128, dim=32, epochs=options.epochs, learning_rate=0.03, clusters_per_class=8,
             clusters_per_batch=36, seed=options.seed, validation=0.2, evaluate=False, quiet=options.quiet,
+            keep_refreshes=REFRESHES if method == "magnet" else 0,
         )  # fmt: skip
         outcomes[method] = measure(config, data, options.out / method, options.seeds, console)
         console.print(f"[dim]{method}: trained after {time.monotonic() - start:.0f} s[/]")
@@ -72,7 +77,12 @@ def main(arguments: Sequence[str]) -> None:
         maps = [outcome.map(method) for method, outcome in outcomes.items()]
         picture = options.out / "maps.png"
         draw_maps(maps, data.classes, picture, title="Test digits after training with each method (t-SNE)")
+        page = options.out / "explore.html"
+        runs = [outcome.run for outcome in outcomes.values()]
+        explorer = explore(runs, examples=len(data), seed=options.seed, say=lambda what: lambda done, total: None)
+        write_whole(page, explorer.html())
     console.print(f"\nThe maps are in {picture}, the runs beside it. {time.monotonic() - start:.0f} s in all.")
+    console.print(f"Explore them: open {page} in a browser.")
     console.print(f"Try: magnet evaluate {options.out / 'magnet'}")
 
 

@@ -1,0 +1,104 @@
+"""magnet explore."""
+
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+from rich.console import Console
+
+from magnet.commands.options import read_options
+from magnet.commands.screen import Report, plain
+from magnet.errors import UserError
+
+if TYPE_CHECKING:
+    from magnet.report.explorer.build import Say
+
+HELP = """Look at what a run learnt: one HTML file that needs no network and no server, opened in the browser.
+
+It has the map of all examples with their clusters, their neighbours, the modes of each class, a list of suspicious
+labels and, if `magnet train --keep-refreshes N` kept some refreshes, the way there. Up to three runs on the same data
+stand side by side.
+
+examples:
+  magnet explore runs/photos
+  magnet explore runs/magnet runs/softmax runs/triplet --out compare.html
+  magnet explore runs/photos --table photos.parquet --no-open
+"""
+
+Runs = Annotated[
+    tuple[Path, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="RUN [RUN ...]", help="One to three run folders.", help_behavior_hint="(one or more)"),
+]
+
+
+@dataclass(frozen=True)
+class Explore:
+    """The options of `magnet explore`."""
+
+    runs: Runs
+    out: Path = Path("explore.html")
+    """The page; one that is there already is replaced."""
+    table: Path | None = None
+    """Also write the data behind the page: a .csv, or a .parquet for FiftyOne, Embedding Atlas and the like."""
+    examples: int = 10_000
+    """How many examples to show at most. Of more, a sample of every class is drawn."""
+    seed: int = 0
+    """Of the sample and the maps."""
+    checkpoint: Literal["best", "last"] = "best"
+    """best: by validation, or the last where there was none."""
+    open: bool = True
+    """Open the page in the browser."""
+
+
+@contextmanager
+def steps() -> Iterator["Say"]:
+    """A line on standard error that tells what is being done; nothing where nobody looks."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what: lambda done, total: None
+        return
+    with console.status("opening") as status:
+
+        def say(what: str) -> Report:
+            status.update(plain(what))
+            return lambda done, total: status.update(plain(f"{what} {done}/{total}"))
+
+        yield say
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the page and open it."""
+    options = read_options(Explore, "explore", HELP, arguments)
+    if not options.runs:
+        raise UserError("nothing to explore: give one to three run folders")
+    if options.examples < 10:
+        raise UserError(f"--examples must be at least 10; found {options.examples}")
+    if options.out.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"--out {options.out} must end in .html")
+
+    from magnet.commands.inputs import open_run
+    from magnet.report.explorer.build import explore
+    from magnet.report.explorer.table import check_table, write_table
+    from magnet.report.page import write_whole
+
+    if options.table:
+        check_table(options.table)
+    with steps() as say:
+        runs = [open_run(folder, which=options.checkpoint, report=say("embedding")) for folder in options.runs]
+        explorer = explore(runs, examples=options.examples, seed=options.seed, say=say)
+        page = explorer.html()
+        write_whole(options.out, page)
+        if options.table:
+            write_table(explorer, options.table)
+    total = len(runs[0].data)
+    shown = f"{len(explorer.rows)} of {total}" if len(explorer.rows) < total else f"all {total}"
+    print(f"{options.out} ({len(page) / 1e6:.1f} MB) shows {shown} examples")
+    if options.table:
+        print(f"{options.table} holds the data behind it")
+    if options.open and not webbrowser.open(options.out.resolve().as_uri()):
+        print("no browser could be opened here: open the file yourself")

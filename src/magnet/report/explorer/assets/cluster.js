@@ -1,0 +1,45 @@
+// The panel of one cluster: its exemplars, how tight it is, and what threatens it.
+
+function clusterPanel(data, { moment, cluster }) {
+  const label = moment.centres.labels[cluster];
+  const { run } = moment;
+  const facts = clusterFacts(data, moment, cluster);
+  const end = moment === run.end; // losses are known of the end only
+  const fact = (value, name) => el("div", {}, el("b", { textContent: value }), el("span", { textContent: name }));
+  return [
+    el("h2", {}, dot(palette(data.classes.length, state.theme)[label]),
+      el("span", { class: "name", textContent: modeName(data, moment, cluster) })),
+    el("p", { class: "soft", textContent:
+      `cluster ${cluster} of ${run.name}${end ? "" : `, as it was at step ${whole(moment.step)}`}` }),
+    el("div", { class: "facts" },
+      fact(whole(moment.centres.sizes[cluster]), "training examples"), fact(sigma(facts.spread), "spread"),
+      end && fact(lossText(facts.loss), "mean loss"), end && fact(percent(facts.wrong), "wrong")),
+    el("h3", { textContent: "Exemplars, nearest to the centre first" }),
+    exemplars(data, moment, cluster, 28),
+    el("h3", { textContent: "Nearest impostor clusters" }),
+    ...impostors(data, moment, cluster),
+    el("p", { class: "soft small" }, el("button", {
+      class: "link", type: "button", textContent: "All modes of this class", onclick: () => select({ kind: "class", label }, "Modes"),
+    })),
+  ];
+}
+
+function exemplars(data, moment, cluster, count) {
+  const ids = moment.members[cluster].slice(0, count);
+  if (!ids.length) return el("p", { class: "soft", textContent: "None of its members is shown here." });
+  return el("div", { class: "grid" }, ids.map((id) => thumb(data, id, 46, { run: moment.run.number })));
+}
+
+function impostors(data, moment, cluster) {
+  const { perCentre, impostors: ids, distances } = moment.centres;
+  const classes = palette(data.classes.length, state.theme);
+  const near = Array.from({ length: perCentre }, (_, i) => cluster * perCentre + i).filter((at) => ids[at] !== NONE);
+  return near.map((at) => el("button", {
+    class: "item", type: "button", onclick: () => select({ kind: "cluster", moment, cluster: ids[at] }),
+    onmouseenter: () => preview({ kind: "cluster", moment, cluster: ids[at] }), onmouseleave: () => preview(null),
+  },
+  el("div", {}, dot(classes[moment.centres.labels[ids[at]]]),
+    el("span", { class: "name", textContent: modeName(data, moment, ids[at]) }),
+    el("div", { class: "soft small", textContent: sigma(distances[at]) })),
+  el("span", { class: "grid" }, moment.members[ids[at]].slice(0, 3).map((id) => look(data, id, 40)))));
+}

@@ -1,0 +1,58 @@
+// Class densities as soft regions: where a class is the densest one, its colour, stronger where there is more of it.
+
+const CELLS = 128;
+const SQUARE = 65535; // the side of the map
+
+function densityImage(data, moment, theme, way) {
+  const top = new Float32Array(CELLS ** 2);
+  const owner = new Int32Array(CELLS ** 2).fill(NONE);
+  const perClass = data.classes.map(() => []);
+  moment.shown.forEach((id, at) => perClass[data.labels[id]].push(at));
+  perClass.forEach((places, label) => {
+    if (!places.length) return;
+    const field = blurred(moment, places);
+    for (let i = 0; i < field.length; i += 1) if (field[i] > top[i]) { top[i] = field[i]; owner[i] = label; }
+  });
+  return shade(top, owner, palette(data.classes.length, theme).map(rgb), theme, way === "class" || way === "prediction");
+}
+
+// Points of one class spread over the cells, then blurred three times by a box, which is nearly a Gaussian.
+function blurred(moment, places) {
+  let field = new Float32Array(CELLS ** 2);
+  for (const at of places) {
+    const column = Math.min(CELLS - 1, (moment.positions[2 * at] / SQUARE * CELLS) | 0);
+    const row = Math.min(CELLS - 1, (moment.positions[2 * at + 1] / SQUARE * CELLS) | 0);
+    field[row * CELLS + column] += 1;
+  }
+  for (let pass = 0; pass < 3; pass += 1) field = box(box(field, 1, CELLS), CELLS, 1);
+  return field;
+}
+
+function box(field, step, stride, radius = 2) {
+  const out = new Float32Array(field.length);
+  for (let line = 0; line < CELLS; line += 1) {
+    let sum = 0;
+    for (let i = -radius; i < CELLS; i += 1) {
+      if (i + radius < CELLS) sum += field[line * stride + (i + radius) * step];
+      if (i - radius - 1 >= 0) sum -= field[line * stride + (i - radius - 1) * step];
+      if (i >= 0) out[line * stride + i * step] = sum / (2 * radius + 1);
+    }
+  }
+  return out;
+}
+
+function shade(top, owner, colours, theme, coloured) {
+  const image = new ImageData(CELLS, CELLS);
+  const positive = top.filter((v) => v > 1e-4).sort();
+  const full = positive[Math.floor(0.8 * positive.length)] || 1;
+  const neutral = rgb(GREY[theme]);
+  for (let i = 0; i < top.length; i += 1) {
+    if (owner[i] === NONE) continue;
+    const [r, g, b] = coloured ? colours[owner[i]] : neutral;
+    const pixel = 4 * ((CELLS - 1 - Math.floor(i / CELLS)) * CELLS + (i % CELLS)); // y goes up
+    image.data.set([r, g, b, 255 * 0.34 * Math.min(1, top[i] / full) ** 0.7], pixel);
+  }
+  const canvas = el("canvas", { width: CELLS, height: CELLS });
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas;
+}

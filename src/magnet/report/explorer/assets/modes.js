@@ -1,0 +1,39 @@
+// The modes of a class: its clusters side by side, as rows of exemplars.
+
+const modesChoice = { label: 0, run: 0 };
+
+function modesPanel(data) {
+  if (state.selection?.kind === "class") modesChoice.label = state.selection.label;
+  const view = maps[modesChoice.run] ?? maps[0];
+  const { moment } = view;
+  const { label } = modesChoice;
+  const clusters = moment.ofClass[label];
+  const total = clusters.reduce((sum, cluster) => sum + moment.centres.sizes[cluster], 0);
+  return [
+    el("div", { class: "tools" },
+      options(el("select", {
+        id: "modes-class", "aria-label": "Class", onchange: (event) => select({ kind: "class", label: Number(event.target.value) }, "Modes"),
+      }), data.classes.map((name, i) => [i, name]), label),
+      runChoice(data, modesChoice)),
+    el("p", { class: "soft", textContent: clusters.length
+      ? `${plural(clusters.length, "cluster")} of ${plural(total, "training example")}: the variation inside the class that the run found.`
+      : "The class has no training examples, so it has no clusters." }),
+    ...clusters.map((cluster, k) => el("div", { class: "mode" },
+      el("div", {}, clusterTitle(data, moment, cluster, k), el("span", { class: "soft small", textContent:
+        ` ${plural(moment.centres.sizes[cluster], "example")}, spread ${sigma(clusterFacts(data, moment, cluster).spread)}` })),
+      exemplars(data, moment, cluster, 7))),
+  ];
+}
+
+function clusterTitle(data, moment, cluster, k) {
+  const link = clusterLink(data, moment, cluster);
+  link.textContent = `Mode ${k + 1}`;
+  return link;
+}
+
+function runChoice(data, choice) {
+  if (data.runs.length < 2) return null;
+  return options(el("select", {
+    "aria-label": "Run", onchange: (event) => { choice.run = Number(event.target.value); change({}, "tab"); },
+  }), data.runs.map((run) => [run.number, run.name]), choice.run);
+}

@@ -1,0 +1,36 @@
+// The box beside the mouse.
+
+function showTooltip(data, id, event, run) {
+  const label = data.classes[data.labels[id]];
+  const wrong = run.prediction[id] !== data.labels[id];
+  fillTooltip(event, el("div", { class: "row" },
+    look(data, id, 96),
+    el("div", {},
+      el("b", { class: "name", textContent: label }),
+      wrong && el("div", { class: "bad name", textContent: `taken for ${data.classes[run.prediction[id]]}` }),
+      el("div", { class: "soft name", textContent: data.names[id] }),
+      el("div", { class: "soft", textContent: `${PARTS[run.split[id]]}, loss ${lossText(run.loss[id])}` }),
+      el("div", { class: "soft", textContent: valuesText(data, id) }))));
+}
+
+function showClusterTooltip(data, moment, cluster, event) {
+  const near = moment.members[cluster].slice(0, 4);
+  fillTooltip(event,
+    el("b", { class: "name", textContent: modeName(data, moment, cluster) }),
+    el("div", { class: "soft", textContent: plural(moment.centres.sizes[cluster], "training example") }),
+    el("div", { class: "grid" }, near.map((id) => look(data, id, 48))));
+}
+
+function fillTooltip(event, ...content) {
+  const box = byId("tooltip");
+  box.replaceChildren(...content);
+  box.hidden = false;
+  const { width, height } = box.getBoundingClientRect();
+  const left = event.clientX + 16 + width > innerWidth ? event.clientX - width - 12 : event.clientX + 16;
+  const top = Math.min(event.clientY + 14, innerHeight - height - 6);
+  Object.assign(box.style, { left: `${Math.max(4, left)}px`, top: `${Math.max(4, top)}px` });
+}
+
+function hideTooltip() {
+  byId("tooltip").hidden = true;
+}

@@ -1,0 +1,115 @@
+"""From runs to the page and its table."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from magnet import __version__
+from magnet.errors import UserError
+from magnet.report.explorer.answers import Answers, ask
+from magnet.report.explorer.describe import describe_data, describe_run
+from magnet.report.explorer.layout import Positions, lay_out_moments
+from magnet.report.explorer.moments import Moment, kept_moments, moment
+from magnet.report.explorer.sample import choose
+from magnet.report.page import page
+from magnet.training.run import Run
+
+MOST_RUNS = 3
+Say = Callable[[str], Callable[[int, int], None]]  # told what begins, gives what is told how far it is
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run and what was found of it."""
+
+    run: Run
+    answers: Answers
+    moments: list[Moment]  # the last is the end of the run
+    maps: list[Positions]
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """Runs on the same data, and the examples of it that are shown."""
+
+    rows: np.ndarray  # (n,) ids into the data
+    seen: list[Seen]
+    data: dict[str, Any]  # what the page reads
+
+    def html(self) -> str:
+        """The page."""
+        names = ", ".join(seen.run.config.method for seen in self.seen)
+        return page("magnet.report.explorer", f"{self.data['name']} ({names})", self.data, [_plotly()])
+
+
+def explore(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -> Explorer:
+    """Look at runs.
+
+    Args:
+        runs: up to three, on the same data.
+        examples: how many to show at most; of more, a sample.
+        seed: of the sample and of the maps.
+        say: see above.
+    """
+    check_same_data(runs)
+    _plotly()  # said to be missing before the work, not after it
+    data = runs[0].data
+    rows = choose(data.labels.numpy(), data.split, examples, seed)
+    seen = []
+    for run in runs:
+        say(f"{run.folder.name}: asking the run")
+        answers = ask(run, rows)
+        labels = data.labels[torch.from_numpy(rows)]
+        sigma = run.rule("knc").variance ** 0.5
+        everything = torch.arange(len(rows))
+        end = moment(run.step, everything, answers.representations, labels, answers.place, run.index, sigma)
+        moments = [*kept_moments(run.folder, run.step, labels, answers.place), end]
+        say(f"{run.folder.name}: laying out {len(moments)} map{'s' * (len(moments) > 1)}")
+        seen.append(Seen(run, answers, moments, lay_out_moments(moments, seed=seed)))
+    described = describe_data(data, rows, say("drawing thumbnails"))
+    described["version"] = __version__
+    described["runs"] = [describe_run(s.run, rows, s.answers, s.moments, s.maps) for s in seen]
+    return Explorer(rows, seen, described)
+
+
+def check_same_data(runs: Sequence[Run]) -> None:
+    """Raise a UserError unless all runs know the same examples by the same labels."""
+    if not 1 <= len(runs) <= MOST_RUNS:
+        raise UserError(f"{len(runs)} runs were given; one, two or three fit on a page")
+    first = runs[0]
+    for run in runs[1:]:
+        what = next(
+            (
+                f"{name} {_short(mine)} and {_short(theirs)}"
+                for name, mine, theirs in [
+                    ("sets", first.data.name, run.data.name),
+                    ("classes", first.data.classes, run.data.classes),
+                    ("examples", first.data.names, run.data.names),
+                    ("labels", first.data.labels.tolist(), run.data.labels.tolist()),
+                ]
+                if mine != theirs
+            ),
+            None,
+        )
+        if what:
+            raise UserError(
+                f"{first.folder} and {run.folder} were trained on different data: their {what} differ. "
+                "Runs side by side must be on the same data"
+            )
+
+
+def _short(found: Any) -> str:
+    if isinstance(found, str):
+        return repr(found)
+    return f"({len(found)}: {', '.join(map(str, found[:3]))}, ...)"
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise UserError("the explorer needs plotly: pip install 'magnet[explore]'") from error
+    return get_plotlyjs()

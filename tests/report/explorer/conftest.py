@@ -1,0 +1,86 @@
+"""Short runs to look at."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from magnet.training.config import TrainConfig
+from magnet.training.train import train
+
+FASHION = Path("/usr/share/datasets/fashion-mnist")
+
+
+def short(folder: Path, **settings) -> Path:
+    """A short quiet training."""
+    usual = {"evaluate": False, "quiet": True, "workers": 0, "out": folder}
+    return train(TrainConfig(**(usual | settings)), silent=True)
+
+
+@pytest.fixture(scope="session")
+def digits_magnet(tmp_path_factory) -> Path:
+    """Magnet on digits, with four refreshes kept."""
+    settings = {"clusters_per_class": 4, "steps": 60, "refresh_every": 15, "keep_refreshes": 4}
+    return short(tmp_path_factory.mktemp("e") / "magnet", data="digits", **settings)
+
+
+@pytest.fixture(scope="session")
+def digits_softmax(tmp_path_factory) -> Path:
+    return short(tmp_path_factory.mktemp("e") / "softmax", data="digits", method="softmax", steps=40)
+
+
+@pytest.fixture(scope="session")
+def digits_triplet(tmp_path_factory) -> Path:
+    return short(tmp_path_factory.mktemp("e") / "triplet", data="digits", method="triplet", steps=10)
+
+
+@pytest.fixture(scope="session")
+def odd_vectors(tmp_path_factory) -> Path:
+    """A run on vectors with hostile names, an attribute, and a class that has no training example."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), [30, 30, 30, 2])
+    file = tmp_path_factory.mktemp("o") / "odd.npz"
+    np.savez(
+        file,
+        X=rng.normal(size=(92, 6)) + 3 * np.eye(4, 6)[labels],
+        y=np.array(["<script>alert(1)</script>", "=HYPERLINK(1)", 'a "b", c\u2028', "only in test"])[labels],
+        split=np.where(labels == 3, 2, np.arange(92) % 3),
+        name=np.array([f"<img src=x onerror=alert({i})>" for i in range(92)]),
+        attributes=np.array([["yes"], ["no"], [""]])[np.arange(92) % 3],
+        attribute_names=np.array(["<b>striped</b>"]),
+    )
+    return short(file.parent / "run", data=str(file), clusters_per_class=2, steps=20)
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory) -> Path:
+    """A run on twelve small pictures, one colour a class."""
+    folder = tmp_path_factory.mktemp("p")
+    for name, colour in {"red": (220, 30, 30), "blue": (30, 30, 220)}.items():
+        for i in range(6):
+            file = folder / "photos" / name / f"{i}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (40 + 9 * i, 60), colour).save(file)
+    settings = {"backbone": "convnet", "image_size": 16, "steps": 3, "clusters_per_class": 1, "test_draws": 1}
+    return short(folder / "run", data=str(folder / "photos"), **settings)
+
+
+@pytest.fixture(scope="session")
+def fashion(tmp_path_factory) -> Path:
+    """A convnet after a handful of steps on the first of the real Fashion-MNIST images."""
+    if not FASHION.is_dir():
+        pytest.skip(f"Fashion-MNIST is not at {FASHION} (Debian's package dataset-fashion-mnist puts it there)")
+    folder = tmp_path_factory.mktemp("f") / "fashion-mnist"
+    folder.mkdir()
+    for part, count in {"train": 400, "t10k": 100}.items():
+        for kind, dimensions in {"images-idx3": 3, "labels-idx1": 1}.items():
+            name = f"{part}-{kind}-ubyte.gz"
+            data = gzip.decompress((FASHION / name).read_bytes())
+            start = 4 + 4 * dimensions
+            size = (784 if dimensions == 3 else 1) * count
+            cut = data[:4] + count.to_bytes(4, "big") + data[8:start] + data[start : start + size]
+            (folder / name).write_bytes(gzip.compress(cut))
+    settings = {"backbone": "convnet", "steps": 8, "clusters_per_class": 2, "test_draws": 1}
+    return short(folder.parent / "run", data=f"fashion-mnist:{folder}", **settings)

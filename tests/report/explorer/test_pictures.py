@@ -1,0 +1,54 @@
+import base64
+import io
+
+import numpy as np
+from PIL import Image
+
+from magnet.data import Dataset, open_data
+from magnet.report.explorer.encode import encode, encode_bits, encode_positions
+from magnet.report.explorer.pictures import SIDE, pictures
+from magnet.training.run import Run
+
+
+def quiet(done, total):
+    pass
+
+
+def unpack(encoded, kind):
+    return np.frombuffer(base64.b64decode(encoded["base64"]), kind)
+
+
+def test_images_lie_on_a_sheet_in_the_order_of_the_rows(photos):
+    data = Run(photos).data
+    rows = np.array([11, 0, 6, 3])
+    found = pictures(data, rows, quiet)
+    [sheet] = found["sheets"]
+    image = np.asarray(Image.open(io.BytesIO(base64.b64decode(sheet.split(",")[1]))).convert("RGB")).astype(int)
+    for i, row in enumerate(rows):
+        red, _, blue = image[SIDE // 2, i * SIDE + SIDE // 2]
+        assert (red > blue) == (data.classes[data.labels[row]] == "red")
+
+
+def test_vectors_of_a_square_length_are_pictures_and_long_ones_are_thinned():
+    digits = pictures(open_data("digits"), np.arange(5), quiet)
+    assert (digits["side"], digits["kept"]) == (8, 64)
+    assert np.allclose(unpack(digits["values"], "u1").reshape(5, 64) / 255, open_data("digits").vectors[:5], atol=0.003)
+    long = Dataset.from_arrays(np.random.default_rng(0).normal(size=(20, 1000)), np.arange(20) % 2)
+    found = pictures(long, np.arange(20), quiet)
+    assert (found["side"], found["kept"], found["width"]) == (0, 128, 1000)
+
+
+def test_arrays_come_back():
+    assert unpack(encode(np.array([[1, -1], [70000, 3]]), "i4"), "<i4").tolist() == [1, -1, 70000, 3]
+    assert unpack(encode_bits(np.array([1, 0, 0, 0, 0, 0, 0, 0, 1], bool)), "u1").tolist() == [128, 128]
+
+
+def test_maps_share_one_square_and_keep_their_shape():
+    one = np.array([[0.0, 0.0], [10.0, 0.0]]), np.array([[5.0, 5.0]])
+    two = np.array([[0.0, 2.0]]), np.array([[10.0, 2.0]])
+    (a, b), (c, _) = encode_positions([one, two])
+    first, centre, later = (unpack(part, "<u2").astype(int).reshape(-1, 2) for part in (a, b, c))
+    unit = (first[1, 0] - first[0, 0]) / 10
+    assert abs(centre[0, 1] - first[0, 1] - 5 * unit) <= 1
+    assert later[0, 0] == first[0, 0]
+    assert abs(later[0, 1] - first[0, 1] - 2 * unit) <= 1

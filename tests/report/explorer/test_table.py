@@ -1,0 +1,53 @@
+import csv
+
+import numpy as np
+import pytest
+
+from magnet.errors import UserError
+from magnet.report.explorer.build import explore
+from magnet.report.explorer.table import check_table, safe_cell, write_table
+from magnet.training.run import Run
+
+
+@pytest.fixture(scope="module")
+def odd(odd_vectors):
+    return explore([Run(odd_vectors)], examples=1000, seed=0, say=lambda what: lambda done, total: None)
+
+
+def test_a_csv_has_a_row_for_each_example_in_the_order_of_the_data(odd, tmp_path):
+    write_table(odd, tmp_path / "t.csv")
+    rows = list(csv.DictReader((tmp_path / "t.csv").open(newline="", encoding="utf-8")))
+    run = odd.seen[0].run
+    assert list(rows[0]) == ["x", "y", "label", "cluster", "loss", "prediction", "path", "split", "correct", "run"]
+    assert [row["path"] for row in rows] == run.data.names
+    assert [row["label"] for row in rows] == [safe_cell(run.classes[c]) for c in run.data.labels]
+    assert {row["split"] for row in rows} == {"train", "validation", "test"}
+    assert all((row["correct"] == "True") == (row["label"] == row["prediction"]) for row in rows)
+    order = np.argsort(odd.rows)
+    assert np.allclose([float(row["loss"]) for row in rows], odd.seen[0].answers.loss.numpy()[order], atol=1e-5)
+    assert np.allclose([float(row["x"]) for row in rows], odd.seen[0].maps[-1][0][order, 0], atol=1e-4)
+
+
+def test_no_cell_of_text_is_a_formula(odd, tmp_path):
+    write_table(odd, tmp_path / "t.csv")
+    text = (tmp_path / "t.csv").read_text(encoding="utf-8")
+    assert "'=HYPERLINK(1)" in text
+    assert ",=HYPERLINK" not in text
+    assert [safe_cell(cell) for cell in ("=1", "+1", "-1", "@x", "\t=1", "a=1", -1.5)] == [
+        "'=1", "'+1", "'-1", "'@x", "'\t=1", "a=1", -1.5,
+    ]  # fmt: skip
+
+
+def test_parquet_says_the_same_with_types(odd, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    write_table(odd, tmp_path / "t.parquet")
+    table = parquet.read_table(tmp_path / "t.parquet").to_pydict()
+    assert table["path"] == odd.seen[0].run.data.names
+    assert set(table["label"]) == set(odd.seen[0].run.classes)  # types keep formulas harmless here
+    assert {type(v) for v in table["correct"]} == {bool}
+    assert {type(v) for v in table["loss"]} == {float}
+
+
+def test_another_ending_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"must end in .csv or .parquet"):
+        check_table(tmp_path / "t.xlsx")
