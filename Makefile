@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types unit format clean
+.PHONY: demo bench test lint types unit format clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -21,6 +21,9 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)  ## train softmax, triplet and Magnet on digits and show the result
 	@$(BIN)/magnet demo
+
+bench: $(READY)  ## measure speed and memory, and write the tables of docs/performance.md (about 25 minutes)
+	@$(BIN)/magnet bench --docs docs/performance.md
 
 test: lint types unit  ## everything that must hold: style, types, tests
 

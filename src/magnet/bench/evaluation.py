@@ -1,0 +1,120 @@
+"""Classifying and retrieval over a million vectors: time against exact search by faiss, and memory."""
+
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from magnet.bench.measurement import Measurement, Timed, duration, peak_memory, run_child, seconds
+from magnet.classify import NearestClusters, SoftNeighbours
+from magnet.evaluation.retrieval import retrieval
+from magnet.index import ClusterIndex
+
+REFERENCES, DIM, CLASSES, CLUSTERS, QUERIES, NEIGHBOURS = 1_000_000, 128, 1000, 10_000, 10_000, 128
+
+
+def measure(progress: Callable[[str], None]) -> list[Measurement]:
+    """kNC against flat faiss, and the memory of soft kNN and of MAP@R."""
+    found = [_speed(progress)]
+    with TemporaryDirectory() as folder:
+        x, _ = references()
+        np.save(Path(folder) / "x.npy", x.numpy())
+        del x
+        for which, name in (("knn", "soft kNN: memory"), ("retrieval", "MAP@R: memory")):
+            progress(name)
+            seen = run_child(__name__, which, folder)
+            megabytes = seen["bytes"] / 2**20
+            what = f"{QUERIES:,} queries over {REFERENCES:,} x {DIM}"
+            found.append(
+                Measurement(
+                    name,
+                    what,
+                    f"{megabytes:.0f} MB",
+                    "above the vectors",
+                    megabytes,
+                    megabytes,
+                    megabytes,
+                    1,
+                    bound=2048,
+                    unit="MB",
+                    note=f"in {duration(seen['seconds'])}; {seen['result']}",
+                )
+            )
+    return found
+
+
+def _speed(progress: Callable[[str], None]) -> Measurement:
+    import faiss
+
+    progress("kNC")
+    x, labels = references()
+    q, _ = queries()
+    # Any J centres cost the same: here a cluster is the examples i, i + J, ...
+    places = torch.arange(CLUSTERS)
+    index = ClusterIndex(x[:CLUSTERS], labels[:CLUSTERS], places, torch.ones(()))
+    rule = NearestClusters(index, NEIGHBOURS, variance=100.0)
+    seconds(lambda: rule.predict(q))
+    ours = [seconds(lambda: rule.predict(q)) for _ in range(5)]
+    flat = faiss.IndexFlatL2(DIM)
+    flat.add(x.numpy())
+    del x
+    progress("faiss flat, five parts of 2,000 queries")
+    parts = [part.numpy() for part in q.split(QUERIES // 5)]
+    theirs = [5 * seconds(partial(flat.search, part, NEIGHBOURS)) for part in parts]
+    timed = Timed(sorted(ours)[2], sorted(theirs)[2], [a / b for a, b in zip(ours, theirs, strict=True)])
+    return timed.measurement(
+        "kNC", f"{QUERIES:,} queries: {CLUSTERS:,} centres against {REFERENCES:,} examples, 128 neighbours",
+        "faiss flat",
+        bound=2 * CLUSTERS / REFERENCES, note="half of N / J is a ratio of 0.02",
+    )  # fmt: skip
+
+
+def references() -> tuple[Tensor, Tensor]:
+    """A million vectors of 1,000 classes, and their labels."""
+    return _blobs(REFERENCES, seed=1)
+
+
+def queries() -> tuple[Tensor, Tensor]:
+    """Ten thousand others of the same classes."""
+    return _blobs(QUERIES, seed=2)
+
+
+def _blobs(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    means = torch.randn(CLASSES, DIM, generator=torch.Generator().manual_seed(0))
+    g = torch.Generator().manual_seed(seed)
+    labels = torch.randint(CLASSES, (count,), generator=g)
+    x = torch.randn(count, DIM, generator=g)
+    for rows in torch.arange(count).split(100_000):
+        x[rows] += means[labels[rows]]
+    return x, labels
+
+
+def _child(which: str, folder: str) -> None:
+    q, truth = queries()
+    labels = torch.randint(CLASSES, (REFERENCES,), generator=torch.Generator().manual_seed(1))
+    x = torch.from_numpy(np.load(Path(folder) / "x.npy"))
+    SoftNeighbours(x[:5000], labels[:5000], 10, variance=1.0).predict(q[:10])  # warm
+    before = peak_memory()
+    result = ""
+
+    def work() -> None:
+        nonlocal result
+        if which == "knn":
+            predicted = SoftNeighbours(x, labels, NEIGHBOURS, variance=100.0).predict(q)
+            result = f"error {float((predicted != truth).double().mean()):.3f}"
+        else:
+            values = retrieval(q, truth, x, labels)
+            result = f"MAP@R {values['map@r']:.3f}"
+
+    time = seconds(work)
+    print(json.dumps({"seconds": time, "bytes": peak_memory() - before, "result": result}))
+
+
+if __name__ == "__main__":
+    _child(*sys.argv[1:])

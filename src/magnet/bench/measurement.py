@@ -1,0 +1,135 @@
+"""A measurement, and how two things are timed fairly: in turns, many times, as the median of ratios."""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One line of the table: ours against a baseline, and the bound that the ratio has to keep."""
+
+    name: str  # short, unique within its part
+    what: str  # the setting, in words: sizes, network, data
+    ours: str  # what we took, with its unit: "1.9 ms"
+    baseline: str  # what the other took, and which it is: "2.1 ms, SoftTriple"
+    ratio: float  # ours / baseline, the median over the repeats
+    low: float
+    high: float
+    repeats: int
+    bound: float | None = None  # None: nothing is promised, the number is for information
+    at_most: bool = True  # the bound is an upper one
+    unit: str = "x"  # of the ratio and the bound: "x", "%", "MB"
+    note: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the ratio keeps the bound (True where there is none)."""
+        if self.bound is None:
+            return True
+        return self.ratio <= self.bound if self.at_most else self.ratio >= self.bound
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of one call of ours and of the baseline (medians), and the ratios of neighbouring blocks."""
+
+    ours: float
+    baseline: float
+    ratios: list[float]
+
+    def measurement(self, name: str, what: str, against: str, **more: Any) -> Measurement:
+        """The line of the table for this timing; ``against`` names the baseline."""
+        return Measurement(
+            name, what, duration(self.ours), f"{duration(self.baseline)}, {against}",
+            statistics.median(self.ratios), min(self.ratios), max(self.ratios), len(self.ratios), **more,
+        )  # fmt: skip
+
+
+def compare(
+    ours: Callable[[], object],
+    baseline: Callable[[], object],
+    *,
+    repeats: int = 9,
+    calls: int = 1,
+    baseline_calls: int | None = None,
+    warm_up: int = 1,
+) -> Timed:
+    """Time two callables in turns, so that whatever else the machine does hits both.
+
+    Args:
+        ours: what is judged.
+        baseline: what it is judged by.
+        repeats: pairs of blocks; the ratio is taken within each pair.
+        calls: calls in a block, whose time is divided by their number. Blocks should last some tens of milliseconds.
+        baseline_calls: the same for the baseline, if it differs.
+        warm_up: blocks of each before the first that counts.
+    """
+    if repeats < 5:
+        raise ValueError(f"a ratio takes at least five repeats; found {repeats}")
+    baseline_calls = baseline_calls or calls
+    for _ in range(warm_up):
+        seconds(ours, calls)
+        seconds(baseline, baseline_calls)
+    pairs = []
+    for turn in range(repeats):
+        # Who goes first alternates too: the one after a slow block would find other caches.
+        if turn % 2:
+            theirs, mine = seconds(baseline, baseline_calls), seconds(ours, calls)
+        else:
+            mine, theirs = seconds(ours, calls), seconds(baseline, baseline_calls)
+        pairs.append((mine, theirs))
+    return Timed(
+        statistics.median(mine for mine, _ in pairs),
+        statistics.median(theirs for _, theirs in pairs),
+        [mine / theirs for mine, theirs in pairs],
+    )
+
+
+def seconds(function: Callable[[], object], calls: int = 1) -> float:
+    """The time of one call, as the mean of a block of calls."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        function()
+    return (time.perf_counter() - start) / calls
+
+
+def run_child(module: str, *arguments: object, **environment: str) -> dict[str, Any]:
+    """Run ``python -m module arguments`` and read the JSON object that it prints last.
+
+    For measurements of memory: the child prints `peak_memory` of itself, which no other work has raised.
+    """
+    words = [sys.executable, "-m", module, *(str(word) for word in arguments)]
+    done = subprocess.run(words, env=os.environ | environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words[1:])} ended with code {done.returncode}:\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def peak_memory() -> int:
+    """The most memory that this process has held, in bytes."""
+    # ru_maxrss of a child starts at what its parent held; Linux also counts from the start of this program.
+    status = Path("/proc/self/status")
+    if status.exists():
+        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        if "VmHWM" in fields:
+            return int(fields["VmHWM"].split()[0]) * 1024
+    found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return found if sys.platform == "darwin" else found * 1024
+
+
+def duration(time: float) -> str:
+    """Seconds for people, with three digits."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if time >= size:
+            return f"{time / size:.3g} {unit}" if time < 1000 * size else f"{time / size:.0f} {unit}"
+    return f"{time * 1e6:.3g} µs"

@@ -1,0 +1,73 @@
+"""Run under torchrun by `magnet.bench.processes`: one rank of a short training run. Rank 0 prints what it saw."""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile
+
+from magnet.bench.step import vectors
+from magnet.training.config import TrainConfig
+from magnet.training.display import Display
+from magnet.training.loop import Trainer
+from magnet.training.train import _fabric
+from magnet.training.workbench import complete, make_workbench
+
+BLOCKS = {"step": (5, 10), "refresh": (5, 1)}  # how often a block is repeated, and how much of it at a time
+
+
+def main() -> None:
+    """Train a little, look at the clock, and at the index of every rank."""
+    data = vectors(2000)
+    with tempfile.TemporaryDirectory() as folder:
+        config = TrainConfig(data="random", backbone="mlp", out=Path(folder), steps=10**6, workers=0, device="cpu")
+        config = complete(config, data)
+        fabric = _fabric(config)
+        fabric.launch()
+        bench = make_workbench(config, data=data, rank=fabric.global_rank, world_size=fabric.world_size)
+        trainer = Trainer(bench, fabric, Display("", silent=True), Path(folder), resume=False)
+        trainer.learner.train()
+        trainer._boundary()
+        for _ in range(10):
+            trainer._step()
+        work = {"step": trainer._step, "refresh": lambda: trainer._look_at_everything(True, False)}
+        found = {name: watch(work[name], *BLOCKS[name]) for name in work}
+        check_index(trainer)
+        if fabric.is_global_zero:
+            print(json.dumps(found), flush=True)
+        fabric.barrier()
+
+
+def watch(function: Callable[[], None], repeats: int, calls: int) -> dict[str, Any]:
+    """Seconds of a call, those of them in collectives, and how many collectives there are."""
+    times, waits, count = [], [], 0
+    for _ in range(repeats):
+        with profile(activities=[ProfilerActivity.CPU]) as seen:
+            start = time.perf_counter()
+            for _ in range(calls):
+                function()
+            times.append((time.perf_counter() - start) / calls)
+        collectives = [event for event in seen.events() or [] if event.name.startswith("gloo:")]
+        waits.append(sum(event.time_range.elapsed_us() for event in collectives) / 1e6 / calls)
+        count += len(collectives)
+    return {"seconds": times, "collectives": waits, "calls": count / (repeats * calls)}
+
+
+def check_index(trainer: Trainer) -> None:
+    """Raise unless every rank holds the very index of rank 0."""
+    assert trainer.index is not None
+    if trainer.world > 1:
+        for name, tensor in trainer.index.tensors().items():
+            first = tensor.clone()
+            dist.broadcast(first, 0)
+            if not torch.equal(first, tensor):
+                raise RuntimeError(f"rank {dist.get_rank()} and rank 0 hold different {name}")
+
+
+if __name__ == "__main__":
+    main()

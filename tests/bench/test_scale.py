@@ -1,0 +1,83 @@
+"""The measurements of scale, run on small sizes: what they measure is right, whatever the times."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from magnet.bench import clusters, evaluation, growth, impostors
+
+pytest.importorskip("faiss")
+
+
+@pytest.fixture
+def small_growth(monkeypatch, tmp_path):
+    monkeypatch.setattr(growth, "CLASSES", 20)
+    monkeypatch.setattr(growth, "STEPS", 5)
+    monkeypatch.setattr(growth, "TEST", 50)
+    growth.write_vectors(tmp_path, 2050)
+    return tmp_path
+
+
+def test_the_slope_of_a_power_is_its_exponent():
+    assert growth.slope((10, 100, 1000), [2 * n**1.3 for n in (10, 100, 1000)]) == pytest.approx(1.3)
+
+
+def test_the_vectors_that_grow_are_the_same_every_time(small_growth, tmp_path):
+    x, y = np.load(tmp_path / "x.npy"), np.load(tmp_path / "y.npy")
+    assert x.shape == (2050, 128)
+    assert np.bincount(y).min() >= 102
+    growth.write_vectors(tmp_path, 2050)
+    assert np.array_equal(np.load(tmp_path / "x.npy"), x)
+
+
+def test_every_piece_is_timed_on_the_first_vectors_of_the_file(small_growth):
+    seen = growth._pieces(small_growth, 1500)
+    assert set(seen) == {*growth.PIECES, "bytes"}
+    assert all(seen[piece] > 0 for piece in growth.PIECES)
+
+
+def test_the_run_reads_the_file_and_takes_its_steps(small_growth):
+    seen = growth._run(small_growth)
+    assert seen["steps"] == 5
+    assert "embedding" in seen["spent"]
+
+
+def test_all_three_ways_to_cluster_see_the_same_points():
+    x, labels = clusters.blobs([40, 60, 50], 8, 3, spread=6.0)
+    totals = [run(x, labels, 3) for run in (clusters._ours, clusters._by_scikit_learn, clusters._by_faiss)]
+    assert totals[1] == pytest.approx(totals[0], rel=1e-3)
+    assert totals[2] >= 0.999 * totals[0]
+
+
+def test_a_rival_that_ends_above_one_percent_does_not_count(monkeypatch):
+    x, labels = clusters.blobs([40, 60], 4, 2, spread=6.0)
+    monkeypatch.setattr(clusters, "_by_faiss", lambda x, labels, k: 1e9)
+    found = clusters._compare("two classes", "", x, labels, 2, 1.0)
+    assert found.baseline.endswith("scikit-learn")
+    assert found.repeats == 5
+
+
+@pytest.mark.parametrize("which", ["exact", "nearly", "flat"])
+def test_impostors_are_measured(monkeypatch, capsys, which):
+    monkeypatch.setattr(impostors, "CLUSTERS", 3000)
+    monkeypatch.setattr(impostors.centres, "__defaults__", (3000,))
+    impostors._child(which)
+    seen = json.loads(capsys.readouterr().out)
+    assert seen["seconds"] > 0
+    assert seen.get("recall", 1.0) >= 0.99
+
+
+@pytest.mark.parametrize("which", ["knn", "retrieval"])
+def test_evaluation_is_measured(monkeypatch, capsys, tmp_path, which):
+    for name, value in {"REFERENCES": 6000, "QUERIES": 20, "CLASSES": 5}.items():
+        monkeypatch.setattr(evaluation, name, value)
+    x, labels = evaluation.references()
+    again = torch.randint(5, (6000,), generator=torch.Generator().manual_seed(1))
+    assert torch.equal(labels, again)  # as the child makes them
+    np.save(tmp_path / "x.npy", x.numpy())
+    evaluation._child(which, str(tmp_path))
+    seen = json.loads(capsys.readouterr().out)
+    assert seen["bytes"] >= 0
+    assert float(seen["result"].split()[1]) < 0.05 if which == "knn" else float(seen["result"].split()[1]) > 0.2
