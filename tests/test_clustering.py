@@ -141,7 +141,7 @@ def test_k_clusters_are_found_wherever_there_are_k_distinct_points(seed):
 def points_on_a_line(*places):
     """One class."""
     rows = torch.tensor(places)[None, :, None]
-    return kmeans.Points.of(rows, torch.ones(1, len(places)))
+    return kmeans.Points.of(rows, torch.ones(1, len(places), dtype=torch.bool))
 
 
 def test_an_emptied_cluster_restarts_at_the_worst_served_point():

@@ -8,11 +8,12 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import magnet.objective
+import magnet.membership
 import naive
 from magnet import MagnetLoss, magnet_loss, magnet_objective
 from magnet.backbones import build
 from magnet.closed_form import Options, terms
+from magnet.membership import membership
 
 SIZES = (4, 3, 2, 1, 3)  # clusters of unequal size
 CLASSES = (0, 1, 2, 1, 0)  # clusters 0 and 4 share a class, and so do the impostors 1 and 3
@@ -120,7 +121,7 @@ def test_the_closed_gradient_is_that_of_autograd_for_every_output_and_input(give
     r, clusters, labels, neighbourhoods = case(several, seed=3)
     inputs = [r.requires_grad_(), *([torch.tensor(0.9, dtype=r.dtype, requires_grad=True)] if given else [])]
     variance = inputs[1] if given else None
-    batch = magnet.objective._batch(clusters, labels, neighbourhoods)
+    batch = membership(clusters, labels, neighbourhoods, r.dtype)
     plain = terms(r, batch, Options(0.4, 2.0, own_mean == "leave-one-out"), variance)[:3]
     closed = magnet_loss(
         r, clusters, labels, alpha=0.4, scaling=2.0, own_mean=own_mean, variance=variance, neighbourhoods=neighbourhoods
@@ -149,7 +150,7 @@ def test_columns_without_a_cluster_change_nothing(options, several, monkeypatch)
     r, clusters, labels, neighbourhoods = case(several)
     results = []
     for free in (True, False):
-        monkeypatch.setattr(magnet.objective, "reads_are_free", lambda value, free=free: free)
+        monkeypatch.setattr(magnet.membership, "reads_are_free", lambda value, free=free: free)
         x = r.clone().requires_grad_()
         out = magnet_loss(x, clusters, labels, neighbourhoods=neighbourhoods, **options)
         out.loss.backward()

@@ -30,23 +30,30 @@ class Points(NamedTuple):
     """The points of G classes, each class around its mean. Padding is zeros: it adds nothing to any sum."""
 
     rows: Tensor  # (G, n, d)
-    real: Tensor  # (G, n) ones, zero for padding
+    real: Tensor  # (G, n) bool, False for padding
+    sizes: Tensor  # (G,) how many are real
     others: Tensor  # (G, n, n) the products of the points, if n <= d; else (G, d, n), the rows again: transposed
     norms: Tensor  # (G, n) squared
 
     @classmethod
     def of(cls, rows: Tensor, real: Tensor) -> "Points":
         """From rows (G, n, d) that are zero where ``real`` (G, n) is."""
+        sizes = real.sum(dim=1)
         if rows.shape[1] <= rows.shape[2]:
             products = rows @ rows.transpose(1, 2)
-            return cls(rows, real.to(rows.dtype), products, products.diagonal(dim1=1, dim2=2).contiguous())
+            return cls(rows, real, sizes, products, products.diagonal(dim1=1, dim2=2).contiguous())
         norms = torch.linalg.vector_norm(rows, dim=2).square_()
-        return cls(rows, real.to(rows.dtype), rows.transpose(1, 2).contiguous(), norms)
+        return cls(rows, real, sizes, rows.transpose(1, 2).contiguous(), norms)
 
     @property
     def multiplied(self) -> bool:
         """Whether the products of the points with each other are there."""
         return self.others.shape[1] == self.rows.shape[1]
+
+    def only(self, some: Tensor) -> "Points":
+        """Those of some of the classes; without the rows where the products stand for them."""
+        rows = self.rows if self.multiplied else self.rows[some]
+        return Points(rows, *(part[some] for part in self[1:]))
 
 
 def cluster_block(rows: Tensor, real: Tensor, wanted: Tensor, keys: Tensor, max_iterations: int) -> Block:
@@ -61,9 +68,10 @@ def cluster_block(rows: Tensor, real: Tensor, wanted: Tensor, keys: Tensor, max_
     """
     x = Points.of(rows, real)
     member, iterations = lloyd(x, *_plus_plus(x, wanted, keys), max_iterations)
-    counts = _count(x, member)
+    counts = member.sum(dim=3)
     share = 1 / counts.clamp_min(1)
-    own = (_scores(x, member, share, counts >= 0) * member).sum(dim=2).add_(x.norms[:, None]).mul_(x.real[:, None])
+    # The score of a point's own centre; padding belongs to none and has no norm.
+    own = (_scores(x, member, share, counts >= 0) * member).sum(dim=2).add_(x.norms[:, None])
     inertia = own.sum(dim=2, dtype=torch.float64)
     # The first of those that differ by rounding only: they are the same clusters in another order.
     good = inertia <= inertia.amin(dim=1, keepdim=True) + 1e-6 * x.norms.sum(dim=1, keepdim=True)
@@ -89,7 +97,8 @@ def _plus_plus(x: Points, wanted: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]
     member = x.rows.new_zeros(groups, restarts, most, n)
     active = torch.zeros(groups, restarts, most, dtype=torch.bool, device=x.rows.device)
     starts = torch.arange(groups, device=x.rows.device)[:, None, None] * n
-    distance = x.real[:, None].expand(-1, restarts, -1)  # the first centre: uniform over the points of the class
+    real = x.real[:, None].to(x.rows.dtype)
+    distance = real.expand(-1, restarts, -1)  # the first centre: uniform over the points of the class
     trials = 2 + wanted.log().long()[:, None, None]
     for k in range(most):
         mass = distance.cumsum(dim=2, dtype=torch.float64)
@@ -103,10 +112,12 @@ def _plus_plus(x: Points, wanted: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]
         potential.masked_fill_(torch.arange(drawn.shape[2], device=drawn.device) >= trials, torch.inf)
         best = potential.argmin(dim=2, keepdim=True)
         chosen = drawn.gather(2, best)
-        reached = reached.gather(2, best[..., None].expand(-1, -1, -1, n)).squeeze(2).mul_(x.real[:, None])
-        g, r, i = (reached < BLURRED * x.norms[:, None]).nonzero(as_tuple=True)
-        # Exact where it is small: a duplicate of a centre is at a distance of zero.
-        reached[g, r, i] = (x.rows[g, i] - x.rows[g, chosen[g, r, 0]]).square_().sum(dim=1)
+        reached = reached.gather(2, best[..., None].expand(-1, -1, -1, n)).squeeze(2).mul_(real)
+        reached.scatter_(2, chosen, 0.0)
+        blurred = (reached < BLURRED * x.norms[:, None]).scatter_(2, chosen, False)
+        if bool(blurred.any()):  # exact where it is small: a duplicate of a centre is at a distance of zero
+            g, r, i = blurred.nonzero(as_tuple=True)
+            reached[g, r, i] = (x.rows[g, i] - x.rows[g, chosen[g, r, 0]]).square_().sum(dim=1)
         # A mass of zero means that all points of the class sit on centres already.
         use = (total > 0) & (k < wanted[:, None, None]) & (distance.gather(2, chosen) > 0)
         if not bool(use.any()):
@@ -133,7 +144,8 @@ def lloyd(x: Points, member: Tensor, active: Tensor, max_iterations: int) -> tup
     """
     result = torch.empty_like(member)
     live = torch.arange(len(member), device=member.device)  # the classes still under way
-    share = 1 / _count(x, member).clamp_min(1)
+    share = 1 / member.sum(dim=3).clamp_min(1)
+    rows = x.rows
     held = member  # whose means the centres are: the members, but for centres that were put elsewhere
     for iteration in range(max_iterations + 1):
         before = member
@@ -144,15 +156,15 @@ def lloyd(x: Points, member: Tensor, active: Tensor, max_iterations: int) -> tup
         if bool(empty.any()):
             held, active = member.clone(), active.clone()
             for g, r in empty.any(dim=2).nonzero().tolist():
-                _refill(x.rows[g], x.real[g], held[g, r], share[g, r], active[g, r], empty[g, r])
+                _refill(rows[live[g]], held[g, r], share[g, r], active[g, r], empty[g, r])
                 moved[g] = True
         count = int(moved.sum())
         if count == 0 or iteration == max_iterations:
             break
-        if 2 * count <= len(live):  # go on with those that moved alone
+        if 4 * count <= 3 * len(live):  # go on with those that moved alone
             result[live] = member
             live, member, held, share, active = (part[moved] for part in (live, member, held, share, active))
-            x = Points(*(part[moved] for part in x))
+            x = x.only(moved)
     result[live] = member
     return result, iteration
 
@@ -174,12 +186,14 @@ def _nearest(x: Points, scores: Tensor) -> tuple[Tensor, Tensor]:
 
     Of equally near centres it is the first.
     """
-    # An argmin takes many times as long as a minimum and a comparison.
-    member = torch.eq(scores, scores.amin(dim=2, keepdim=True), out=torch.empty_like(scores))
-    counts = _count(x, member)
-    if bool((counts.sum(dim=2) != x.real.sum(dim=1, keepdim=True)).any()):
+    least = scores.amin(dim=2, keepdim=True)
+    least.masked_fill_(~x.real[:, None, None], torch.nan)  # which equals nothing: padding belongs nowhere
+    # An argmin would take many times as long as a minimum and a comparison.
+    member = torch.eq(scores, least, out=torch.empty_like(scores))
+    counts = member.sum(dim=3)
+    if bool((counts.sum(dim=2) != x.sizes[:, None]).any()):
         member *= member.cumsum(dim=2) == 1
-        counts = _count(x, member)
+        counts = member.sum(dim=3)
     return member, counts
 
 
@@ -194,17 +208,12 @@ def _distances(x: Points, ids: Tensor) -> Tensor:
     return torch.baddbmm(norms, picked, x.others, alpha=-2).view(*ids.shape, -1)
 
 
-def _count(x: Points, member: Tensor) -> Tensor:
-    """How many points each cluster has (G, R, K)."""
-    return (member.flatten(1, 2) @ x.real[..., None]).view(member.shape[:3])
-
-
-def _refill(points: Tensor, real: Tensor, member: Tensor, share: Tensor, active: Tensor, empty: Tensor) -> None:
+def _refill(points: Tensor, member: Tensor, share: Tensor, active: Tensor, empty: Tensor) -> None:
     """Put the empty ones of K centres of a class at its worst-served points (n, d).
 
     Where every point sits on its centre there is nothing to gain: those centres are given up.
     """
-    own = (points - member.T @ ((member @ points) * share[:, None])).square_().sum(dim=1) * real
+    own = (points - member.T @ ((member @ points) * share[:, None])).square_().sum(dim=1)  # zero for padding
     places = empty.nonzero().squeeze(1)
     worst = own.argsort(descending=True, stable=True)[: len(places)]
     worst = worst[own[worst] > 0]

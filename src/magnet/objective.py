@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from magnet.checks import check_ids, check_positive, check_representations, check_variance, reads_are_free
-from magnet.closed_form import Batch, Options, Terms, full_precision, hinge, rounding_level, terms
+from magnet.closed_form import Options, Terms, full_precision, rounding_level, terms
+from magnet.membership import membership
 
 OwnMean = Literal["batch", "leave-one-out"]
 
@@ -70,7 +71,7 @@ def magnet_loss(
     r = _at_least_float32(representations)
     if variance is not None:
         variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
-    batch = _batch(clusters, labels, neighbourhoods)
+    batch = membership(clusters, labels, neighbourhoods, r.dtype)
     options = Options(alpha, scaling, own_mean == "leave-one-out")
     with full_precision(r):
         # A compiler makes its own gradient, and torch.func its own kind of it.
@@ -78,7 +79,8 @@ def magnet_loss(
             output = MagnetOutput(*terms(r, batch, options, variance)[:3])
         else:
             output = MagnetOutput(*Terms.apply(r, batch, options, variance))
-    _check_values(representations, output, batch, labels)
+    if reads_are_free(r) and not math.isfinite(output.loss.item()):  # a closer look, where a look is free
+        check_representations(representations)
     return output if variance is None else output._replace(variance=variance)
 
 
@@ -133,18 +135,20 @@ def magnet_objective(
             mu = centres.to(r) - origin
         own = (r - mu[assignments]).square().sum(dim=1)
         if variance is None:
-            variance = torch.maximum(own.sum() / max(len(r) - 1, 1), rounding_level(r.square().sum(dim=1)))
+            variance = torch.maximum(
+                own.sum() / max(len(r) - 1, 1), rounding_level(r.detach().square().sum(dim=1).mean())
+            )
         variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
         labels = centre_labels[assignments]
         per_example = torch.cat(
             [
-                hinge(
+                _hinge(
                     own[rows],
                     _squared_distances(r[rows], mu),
                     labels[rows, None] != centre_labels[None, :],
                     alpha,
                     scaling / 2 / variance,
-                )[0]
+                )
                 for rows in torch.arange(len(r), device=r.device).split(chunk)
             ]
         )
@@ -199,6 +203,13 @@ class MagnetLoss(nn.Module):
         return f"alpha={self.alpha}, scaling={self.scaling}, own_mean={self.own_mean!r}"
 
 
+def _hinge(own: Tensor, distances: Tensor, visible: Tensor, alpha: float, factor: Tensor) -> Tensor:
+    """{alpha + factor own + logsumexp_visible(-factor distances)}_+: (B,) from (B,), (B, J) and (B, J) bool."""
+    # A finite stand-in for -inf keeps the gradient of an empty sum at zero instead of NaN.
+    logits = torch.where(visible, -factor * distances, torch.finfo(distances.dtype).min / 4)
+    return torch.relu(alpha + factor * own + torch.logsumexp(logits, dim=1))
+
+
 def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """|a_i - b_j|^2: (n, m) from (n, d) and (m, d)."""
     norms = a.square().sum(dim=1)[:, None] + b.square().sum(dim=1)[None, :]
@@ -220,50 +231,9 @@ def _check_options(scaling: float, own_mean: str, variance: Tensor | float | Non
         raise ValueError(f'own_mean must be "batch" or "leave-one-out"; found {own_mean!r}')
 
 
-def _batch(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None) -> Batch:
-    """Each cluster stands for a column, through one of its rows."""
-    if reads_are_free(clusters):
-        ids = clusters.tolist()
-        places = ids if neighbourhoods is None else list(zip(ids, neighbourhoods.tolist(), strict=True))
-        last = torch.tensor(list({place: row for row, place in enumerate(places)}.values()))
-        return Batch(*_pairs(clusters, labels, neighbourhoods, last))
-    # Elsewhere no shape may depend on the data, so that this compiles to one graph and never waits for the device:
-    # every row has a column, and those that are not the first of their cluster stay empty.
-    rows = torch.arange(len(clusters), device=clusters.device)
-    together, visible = _pairs(clusters, labels, neighbourhoods, rows)
-    first = together.to(torch.int8).argmax(dim=1) == rows
-    return Batch(together & first, visible & first)
-
-
-def _pairs(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, of: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether each row (B,) is of the cluster of each row ``of`` (J,), and whether of another class, both (B, J)."""
-    together = clusters.unsqueeze(1) == clusters.index_select(0, of)
-    visible = labels.unsqueeze(1) != labels.index_select(0, of)
-    if neighbourhoods is None:
-        return together, visible
-    near = neighbourhoods.unsqueeze(1) == neighbourhoods.index_select(0, of)
-    return together & near, visible & near
-
-
 def _check_shapes(representations: Tensor, clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None) -> None:
     check_representations(representations, finite=False)
     check_ids(clusters, len(representations), "clusters")
     check_ids(labels, len(representations), "labels")
     if neighbourhoods is not None:
         check_ids(neighbourhoods, len(representations), "neighbourhoods")
-
-
-def _check_values(representations: Tensor, output: MagnetOutput, batch: Batch, labels: Tensor) -> None:
-    """Values are looked at only where that is free, and closely only if the result is odd."""
-    if not reads_are_free(representations):
-        return
-    loss = output.loss.item()
-    if not math.isfinite(loss):
-        check_representations(representations)
-    if bool((batch.member & batch.visible).any()):
-        raise ValueError("a cluster holds rows of two classes; clusters belong to one class: check the ids given")
-    if loss == 0 and bool((labels == labels[0]).all()):
-        raise ValueError(
-            f"the batch holds one class only (label {int(labels[0])}), and the objective sets a cluster against "
-            "those of other classes: draw batches with NeighbourhoodSampler"
-        )

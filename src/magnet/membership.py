@@ -1,0 +1,67 @@
+"""Which clusters a batch holds: who is a member of which, and who is an impostor to whom."""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from magnet.checks import reads_are_free
+
+
+class Batch(NamedTuple):
+    """Who belongs where: B rows, J clusters."""
+
+    member: Tensor  # (B, J) 1 where row i was drawn from cluster j, else 0
+    visible: Tensor  # (B, J) bool: whether cluster j is an impostor to row i
+    size: Tensor  # (J,) of the clusters, at least 1
+
+
+def membership(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, dtype: torch.dtype) -> Batch:
+    """The clusters of a batch, from the cluster, the class and the neighbourhood (B,) of each row.
+
+    Where values can be looked at, J is the number of clusters, and it is an error if a cluster holds two classes or the
+    batch only one. Elsewhere no shape may depend on the data, so that this compiles to one graph and never waits for a
+    device: every row has a column, and those that are not the first of their cluster stay empty.
+    """
+    if reads_are_free(clusters) and reads_are_free(labels):
+        return _packed(clusters, labels, neighbourhoods, dtype)
+    together = clusters.unsqueeze(1) == clusters
+    visible = labels.unsqueeze(1) != labels
+    if neighbourhoods is not None:
+        near = neighbourhoods.unsqueeze(1) == neighbourhoods
+        together, visible = together & near, visible & near
+    first = together.to(torch.int8).argmax(dim=1) == torch.arange(len(clusters), device=clusters.device)
+    member = (together & first).to(dtype)
+    return Batch(member, visible & first, member.sum(dim=0).clamp_min(1))
+
+
+def _packed(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, dtype: torch.dtype) -> Batch:
+    ids, classes = clusters.tolist(), labels.tolist()
+    _check_classes(ids, classes)
+    # The same cluster in two neighbourhoods is two clusters.
+    places: Sequence[Hashable] = ids
+    if neighbourhoods is not None:
+        places = list(zip(ids, neighbourhoods.tolist(), strict=True))
+    columns: dict[Hashable, int] = {}
+    column = [columns.setdefault(place, len(columns)) for place in places]
+    class_of = dict(zip(column, classes, strict=True))
+    member = torch.eye(len(columns), dtype=dtype).index_select(0, torch.tensor(column))
+    visible = labels.unsqueeze(1) != torch.tensor(list(class_of.values()))
+    if neighbourhoods is not None:
+        row_of = dict(zip(column, range(len(column)), strict=True))
+        visible &= neighbourhoods.unsqueeze(1) == neighbourhoods[list(row_of.values())]
+    sizes = Counter(column)
+    return Batch(member, visible, torch.tensor([sizes[j] for j in range(len(columns))], dtype=dtype))
+
+
+def _check_classes(clusters: list[int], classes: list[int]) -> None:
+    pairs = set(zip(clusters, classes, strict=True))
+    if len(pairs) > len(set(clusters)):
+        raise ValueError("a cluster holds rows of two classes; clusters belong to one class: check the ids given")
+    if len(set(classes)) == 1:
+        raise ValueError(
+            f"the batch holds one class only (label {classes[0]}), and the objective sets a cluster against "
+            "those of other classes: draw batches with NeighbourhoodSampler"
+        )
