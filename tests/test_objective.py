@@ -164,6 +164,17 @@ def test_torch_func_differentiates_it_too():
     torch.testing.assert_close(found, gradient(r, clusters, labels))
 
 
+def test_a_look_in_inference_mode_does_not_spoil_training():
+    r, clusters, labels = batch(seed=8)
+    with torch.inference_mode():
+        before = magnet_loss(r[:-1], clusters[:-1], labels[:-1]).loss.item()
+    x = r[:-1].clone().requires_grad_()
+    loss = magnet_loss(x, clusters[:-1], labels[:-1]).loss
+    loss.backward()
+    assert loss.item() == before
+    assert x.grad.abs().max() > 0
+
+
 class Count(TorchDispatchMode):
     """How many operations were dispatched."""
 
@@ -181,11 +192,12 @@ def test_the_number_of_operations_is_small_and_the_same_for_every_batch():
     for clusters, each, d in ((3, 2, 5), (12, 4, 64), (48, 4, 64)):
         ids = torch.arange(clusters).repeat_interleave(each)
         r = torch.randn(len(ids), d, generator=torch.Generator().manual_seed(0), requires_grad=True)
+        magnet_loss(r, ids, ids)  # the layout of such batches is kept
         with Count() as count:
             magnet_loss(r, ids, ids).loss.backward()
         counts.add(count.calls)
     assert len(counts) == 1
-    assert counts.pop() <= 105  # autograd's own gradient took 160
+    assert counts.pop() <= 80  # autograd's own gradient took 160
 
 
 @pytest.mark.parametrize("given_centres", [False, True])

@@ -479,11 +479,11 @@ def test_the_cost_of_an_update_does_not_grow_with_the_number_of_examples(n, monk
     touched = []
     setitem = SumTree.__setitem__
     monkeypatch.setattr(SumTree, "__setitem__", lambda self, j, w: touched.append(j) or setitem(self, j, w))
-    before = sampler._losses.clone()
+    before = torch.tensor(sampler._losses)
     with LargestResult() as largest:
         sampler.update(batch, [7.0] * len(batch))
         next(draws)  # the losses take effect
-    changed = (sampler._losses != before).nonzero().flatten().tolist()
+    changed = (torch.tensor(sampler._losses) != before).nonzero().flatten().tolist()
     assert changed == sorted(set(batch))
     assert len(touched) <= 2 * M + 2
     assert largest.numel <= clusters  # of bincount at most, and far below n

@@ -20,6 +20,7 @@ from magnet.streams import streams
 ClustersPerClass = int | Sequence[int] | Mapping[int, int]
 
 BLOCK_ELEMENTS = 2**20  # numbers in a padded block: 4 MB of float32
+PADDING = 1.5  # how much larger the largest class of a block may be than its smallest
 
 
 class KMeansResult(NamedTuple):
@@ -100,12 +101,13 @@ def kmeans_per_class(
 
 
 def _blocks(sizes: Tensor, wanted: Tensor, d: int, restarts: int) -> Iterator[Tensor]:
-    """Groups of classes (ids) to be stacked: alike in size, so that padding at most doubles a block."""
+    """Groups of classes (ids) to be stacked: alike in size, so that there is little padding."""
     by_size = sizes.argsort(stable=True)
     block: list[int] = []
     smallest = 0
     for c, n, k in zip(by_size.tolist(), sizes[by_size].tolist(), wanted[by_size].tolist(), strict=True):
-        if block and (n > 2 * smallest or (len(block) + 1) * n * max(d, restarts * k) > BLOCK_ELEMENTS):
+        width = max(min(n, d), d // 8, restarts * k)  # of what is held of a point
+        if block and (n > PADDING * smallest or (len(block) + 1) * n * width > BLOCK_ELEMENTS):
             yield torch.tensor(block, device=sizes.device)
             block = []
         if not block:

@@ -1,7 +1,7 @@
 """Which clusters a batch holds: who is a member of which, and who is an impostor to whom."""
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -47,13 +47,20 @@ def _packed(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, dty
     columns: dict[Hashable, int] = {}
     column = [columns.setdefault(place, len(columns)) for place in places]
     class_of = dict(zip(column, classes, strict=True))
-    member = torch.eye(len(columns), dtype=dtype).index_select(0, torch.tensor(column))
-    visible = labels.unsqueeze(1) != torch.tensor(list(class_of.values()))
+    member, size = _columns(tuple(column), dtype)
+    visible = labels.unsqueeze(1) != labels.new_tensor(list(class_of.values()))
     if neighbourhoods is not None:
         row_of = dict(zip(column, range(len(column)), strict=True))
         visible &= neighbourhoods.unsqueeze(1) == neighbourhoods[list(row_of.values())]
-    sizes = Counter(column)
-    return Batch(member, visible, torch.tensor([sizes[j] for j in range(len(columns))], dtype=dtype))
+    return Batch(member, visible, size)
+
+
+@lru_cache(maxsize=16)  # batches of M clusters with D examples each all look the same
+def _columns(column: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Member and size, from the column (B,) of each row. They are kept and shared: not to be changed."""
+    with torch.inference_mode(False):  # else they would be of no use in training afterwards
+        member = torch.eye(max(column) + 1, dtype=dtype, device="cpu")[list(column)]
+        return member, member.sum(dim=0)
 
 
 def _check_classes(clusters: list[int], classes: list[int]) -> None:

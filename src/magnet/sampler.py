@@ -3,6 +3,7 @@
 import math
 import random
 import warnings
+from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         self.clusters_per_batch, self.examples_per_cluster = clusters_per_batch, examples_per_cluster
         self.batches, self.seed, self.rank, self.world_size = batches, seed, rank, world_size
         self.delay = delay
-        self._losses = torch.full((len(index.assignments),), NEVER_SEEN)
+        self._losses = _numbers(torch.full((len(index.assignments),), NEVER_SEEN))
         self._drawn = 0  # batches drawn so far: also the number of the next one
         self._consumed: int | None = None  # batches whose losses came back; None before the first
         self._pass_start = 0
@@ -139,9 +140,8 @@ class NeighbourhoodSampler(Sampler[list[int]]):
             examples, values = _means(examples, values)
         number = (self._consumed or 0) - 1
         if own is None:  # told from outside: nothing is left to find out about these clusters
-            for j in set(self._assignments[torch.tensor(examples, dtype=torch.long)].tolist()):
+            for j in {self._assignments[i] for i in examples}:
                 self._new[j], self._fresh[j] = False, 0
-        # Plain lists: for numbers as few as a batch's, one tensor operation takes longer than all of this.
         self._updates.append(_Update(number, examples, [round(value / UNIT) for value in values]))
         self._forget_settled()
 
@@ -152,13 +152,13 @@ class NeighbourhoodSampler(Sampler[list[int]]):
                 f"the index has {len(index.assignments)} examples; the sampler was made for {len(self._losses)}"
             )
         self.index = index
-        self._assignments = index.assignments.cpu()
-        self._members = self._assignments.argsort(stable=True)
+        self._assignments = _numbers(index.assignments)
+        self._members = _numbers(index.assignments.argsort(stable=True))
         self._sizes: list[int] = index.sizes.tolist()
         self._starts: list[int] = (index.sizes.cumsum(0) - index.sizes).tolist()
         self._impostors = index.nearest_impostors(self.clusters_per_batch - 1).cpu()
         self._seeded = torch.full((len(index),), -1)  # the batch that each new cluster first was the seed of
-        self._new = torch.bincount(self._assignments[self._losses >= 0], minlength=len(index)) == 0
+        self._new = torch.bincount(self._seen()[0], minlength=len(index)) == 0
         self._weigh()
 
     def mean_losses(self) -> Tensor:
@@ -171,7 +171,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         The index is not part of it: save it beside.
         """
         position = self._position()
-        losses = self._losses.clone()
+        losses = _tensor(self._losses).clone()
         waiting = [u for u in self._updates if u.before is None or not self._due(u, position)]
         for update in reversed(waiting):
             if update.before is not None:
@@ -191,7 +191,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken; the sampler must have been made with the same index."""
-        if state["losses"].shape != self._losses.shape or state["seeded"].shape != self._seeded.shape:
+        if len(state["losses"]) != len(self._losses) or state["seeded"].shape != self._seeded.shape:
             raise ValueError(
                 f"the state is of {len(state['losses'])} examples in {len(state['seeded'])} clusters; "
                 f"the sampler has {len(self._losses)} in {len(self._seeded)}: give it the index saved with the state"
@@ -202,7 +202,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         in_pass = int(state["in_pass"])
         self._resume_at = in_pass if 0 < in_pass < len(self) else None
         self._pass_start = self._drawn - in_pass
-        self._losses = state["losses"].clone()
+        self._losses = _numbers(state["losses"])
         self._new = state["new"].bool().clone()
         self._seeded = state["seeded"].clone()
         self._in_flight.clear()
@@ -234,8 +234,8 @@ class NeighbourhoodSampler(Sampler[list[int]]):
             again, rest = divmod(wanted, size)
             for _ in range(again):
                 places += members
-            places += rng.sample(members, rest)
-        examples: list[int] = self._members[torch.tensor(places)].tolist()
+            places += _some(members, rest, rng)
+        examples = [self._members[place] for place in places]
         clusters = [j for j in neighbourhood for _ in range(wanted)]
         self._in_flight.append(_Batch(number, examples, clusters))
         self._drawn = number + 1
@@ -264,11 +264,10 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         return rng.randrange(len(self._sizes))
 
     def _apply(self, update: _Update) -> None:
-        places = torch.tensor(update.examples, dtype=torch.long)
-        clusters: list[int] = self._assignments[places].tolist()
-        update.before = self._losses[places].tolist()
-        self._losses[places] = torch.tensor(update.losses, dtype=torch.long)
-        for j, before, now in zip(clusters, update.before, update.losses, strict=True):
+        update.before = [self._losses[i] for i in update.examples]
+        clusters = [self._assignments[i] for i in update.examples]
+        for i, j, before, now in zip(update.examples, clusters, update.before, update.losses, strict=True):
+            self._losses[i] = now
             if before == NEVER_SEEN:
                 self._known[j] += 1
                 before = 0
@@ -280,14 +279,19 @@ class NeighbourhoodSampler(Sampler[list[int]]):
 
     def _weigh(self) -> None:
         """Weights of all clusters, from the losses of the examples."""
-        seen = self._losses != NEVER_SEEN
-        clusters = self._assignments[seen]
+        clusters, losses = self._seen()
         known = torch.bincount(clusters, minlength=len(self._sizes))
-        sums = torch.zeros_like(known).index_add_(0, clusters, self._losses[seen])
+        sums = torch.zeros_like(known).index_add_(0, clusters, losses)
         self._weights = SumTree(sums.double() / known.clamp_min(1))
         self._fresh = SumTree(self._new & (self._seeded < 0) & (sums == 0))
         self._known: list[int] = known.tolist()
         self._sums: list[int] = sums.tolist()
+
+    def _seen(self) -> tuple[Tensor, Tensor]:
+        """The clusters (n,) and the losses (n,) of the examples of which a loss is known."""
+        losses = _tensor(self._losses)
+        seen = losses != NEVER_SEEN
+        return _tensor(self._assignments)[seen], losses[seen]
 
     def _due(self, update: _Update, number: int) -> bool:
         """Whether the losses count when batch ``number`` is drawn."""
@@ -329,6 +333,16 @@ class NeighbourhoodSampler(Sampler[list[int]]):
             )
 
 
+def _some(members: range, count: int, rng: random.Random) -> list[int]:
+    """``count`` distinct ones of the members, every set of them as likely."""
+    if 2 * count > len(members):
+        return rng.sample(members, count)
+    found: dict[int, None] = {}  # in the order drawn; `sample` does the same, at three times the cost
+    while len(found) < count:
+        found[members[int(rng.random() * len(members))]] = None
+    return list(found)
+
+
 def _means(examples: list[int], values: list[float]) -> tuple[list[int], list[float]]:
     """Each example once, with the mean of its values."""
     found: dict[int, list[float]] = {}
@@ -339,3 +353,16 @@ def _means(examples: list[int], values: list[float]) -> tuple[list[int], list[fl
 
 def _as_list(indices: Tensor | Sequence[int]) -> list[int]:
     return indices.tolist() if isinstance(indices, Tensor) else [int(i) for i in indices]
+
+
+def _numbers(values: Tensor) -> "array[int]":
+    """Integers (N,) in a place where Python reads and writes single ones fast: a tensor takes microseconds for that."""
+    numbers = array("q", bytes(8 * len(values)))
+    if len(values):
+        _tensor(numbers).copy_(values)
+    return numbers
+
+
+def _tensor(numbers: "array[int]") -> Tensor:
+    """The same memory as a tensor (N,)."""
+    return torch.frombuffer(numbers, dtype=torch.long)

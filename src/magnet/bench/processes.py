@@ -15,7 +15,8 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
     """1, 2 and 4 processes, each with a batch of its own."""
     found = []
     for count in COUNTS:
-        progress(f"{count} processes" if count > 1 else "1 process")
+        several = f"{count} processes" if count > 1 else "1 process"
+        progress(several)
         seen = run_child(
             "torch.distributed.run", "--standalone", "--nproc-per-node", count, "-m", "magnet.bench.rank",
             OMP_NUM_THREADS="1",
@@ -26,7 +27,7 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
             middle = len(times) // 2
             found.append(
                 Measurement(
-                    f"{what}, {count} processes", f"mlp on 1280-d vectors, 48 a process; {seen[what]['calls']:g} "
+                    f"{what}, {several}", f"mlp on 1280-d vectors, 48 a process; {seen[what]['calls']:g} "
                     "collectives; the same index on every rank: checked",
                     f"{duration(sorted(waits)[middle])} in collectives", f"{duration(sorted(times)[middle])} in all",
                     shares[middle], shares[0], shares[-1], len(times), unit="%",

@@ -43,15 +43,14 @@ def measurements(results: Results) -> Iterator[tuple[str, Measurement]]:
 def as_table(results: Results) -> Table:
     """One table of ratios."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("part", "measured", "ours", "against", "ratio", "from", "to", "bound", ""):
-        number = name in ("ratio", "from", "to", "bound")
-        made.add_column(name, justify="right" if number else "left", no_wrap=number or name in ("part", "ours"))
+    for name in ("part", "measured", "ours", "against", "ratio", "range", "bound", ""):
+        number = name in ("ratio", "range", "bound")
+        made.add_column(name, justify="right" if number else "left", no_wrap=number or name == "part")
     before = ""
     for part, m in measurements(results):
-        made.add_row(
-            part if part != before else "", f"{m.name}: {m.what}", m.ours, m.baseline, shown(m.ratio, m.unit),
-            shown(m.low, m.unit), shown(m.high, m.unit), bound(m), verdict(m), style="" if m.holds else "bold red",
-        )  # fmt: skip
+        spread = f"{shown(m.low, '')}-{shown(m.high, '')}"
+        cells = (m.name, m.ours, m.baseline, shown(m.ratio, m.unit), spread, bound(m), verdict(m))
+        made.add_row(part if part != before else "", *cells, style="" if m.holds else "bold red")
         before = part
     return made
 

@@ -17,7 +17,7 @@ from magnet.errors import UserError
 
 HELP = """Measure the speed and memory of magnet against what people would use instead, and print one table of ratios.
 
-A ratio is the median over repeats in turns; "from" and "to" are the lowest and the highest. Use a quiet machine. All
+A ratio is the median over repeats in turns, the range from the lowest to the highest. Use a quiet machine. All
 parts together take about 25 minutes on two slow cores; each runs in a process of its own. What is measured is kept in
 the file --out, each part with its date, versions and machine; parts that are not measured now stay there as they are.
 

@@ -16,7 +16,7 @@ ARGUMENTS = (
     "--disable-component-update", "--disable-sync", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
     "--window-size=1300,850",
 )  # fmt: skip
-PATIENCE = 60  # seconds, for a machine that is busy with other things
+PATIENCE = 180  # seconds, for a machine that is busy with other things
 
 
 def start(profile: Path) -> Any:

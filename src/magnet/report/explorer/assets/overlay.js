@@ -49,11 +49,12 @@ function drawChosen(context, frame, { data, moment }, { strong, mark }, ring) {
   context.stroke();
 }
 
-// Larger with more members, smaller where there are many clusters.
-function centreRadius(moment, cluster) {
+// Larger with more members, smaller where there are many clusters or little room.
+function centreRadius(frame, moment, cluster) {
   moment.largest ??= moment.centres.sizes.reduce((a, b) => Math.max(a, b), 1);
   const crowd = Math.min(1, Math.max(0.55, Math.sqrt(100 / moment.centres.sizes.length)));
-  return crowd * (2.4 + 4.3 * Math.sqrt(moment.centres.sizes[cluster] / moment.largest));
+  const room = Math.min(1, Math.max(0.7, Math.min(frame.width, frame.height) / 650));
+  return crowd * room * (2.4 + 4.3 * Math.sqrt(moment.centres.sizes[cluster] / moment.largest));
 }
 
 // The clusters that a selection is about, or null for all.
@@ -71,7 +72,7 @@ function drawCentres(context, frame, moment, ring) {
     const x = frame.x(moment.centres.positions[2 * cluster]);
     const y = frame.y(moment.centres.positions[2 * cluster + 1]);
     if (!inView(frame, x, y, 10)) return;
-    const radius = centreRadius(moment, cluster);
+    const radius = centreRadius(frame, moment, cluster);
     context.globalAlpha = !mine || mine.includes(cluster) ? 1 : 0.3;
     circle(context, x, y, radius);
     context.fillStyle = "#fff";

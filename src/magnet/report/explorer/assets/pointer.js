@@ -15,7 +15,7 @@ function hit(view, x, y) {
     }
     return best;
   };
-  const cluster = state.centres ? closest(moment.centres.positions, (i) => centreRadius(moment, i) + 2) : NONE;
+  const cluster = state.centres ? closest(moment.centres.positions, (i) => centreRadius(frame, moment, i) + 2) : NONE;
   if (cluster !== NONE) return { kind: "cluster", moment, cluster };
   const at = closest(moment.positions, () => REACH);
   return at === NONE ? null : { kind: "example", id: moment.shown[at], run: view.run.number };
