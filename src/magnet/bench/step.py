@@ -85,14 +85,14 @@ def trainer(method: str, data: Dataset, backbone: str, folder: Path, *, start: b
 
 
 def small_images(count: int, classes: int = 10) -> Dataset:
-    """Grey 28 px images, all for training: a random pattern for each class, and noise."""
+    """Grey 28 px images, a random pattern for each class and noise: ``count`` to train, one a class to test."""
     rng = np.random.default_rng(0)
-    labels = np.arange(count) % classes
+    names = [str(i) for i in range(count + classes)]
+    labels = np.arange(len(names)) % classes
     patterns = rng.integers(0, 128, (classes, 28, 28), dtype=np.uint8)
-    images = patterns[labels] + rng.integers(0, 128, (count, 28, 28), dtype=np.uint8)
-    names = [str(i) for i in range(count)]
-    listing = Listing("random", images, labels, names[:classes], names, split=np.zeros(count, dtype=int))
-    return Dataset(listing, spec="random")
+    images = patterns[labels] + rng.integers(0, 128, (len(names), 28, 28), dtype=np.uint8)
+    split = np.where(np.arange(len(names)) < count, 0, 2)
+    return Dataset(Listing("random", images, labels, names[:classes], names, split=split), spec="random")
 
 
 def vectors(count: int, classes: int = 37) -> Dataset:
