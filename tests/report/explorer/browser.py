@@ -18,21 +18,6 @@ ARGUMENTS = (
 )  # fmt: skip
 PATIENCE = 180  # seconds, for a machine that is busy with other things
 
-AS_NEW = """
-const set = (id, key, value, event) => {
-  const control = document.getElementById(id);
-  control[key] = value;
-  control.dispatchEvent(new Event(event));
-};
-for (const name of ["regions", "centres"]) set(name, "checked", true, "change");
-set("colour", "value", "class", "change");
-set("slider", "value", document.getElementById("slider").max, "input");
-set("search", "value", "", "input");
-if (magnet.state.theme === "dark") document.getElementById("theme").click();
-magnet.maps.forEach((view) => view.reset());
-magnet.select(null);
-"""
-
 
 def start(profile: Path) -> Any:
     """Chromium with a new empty profile; skips the test where there is none."""
@@ -55,14 +40,8 @@ class Page:
 
     def __init__(self, driver: Any, file: Path) -> None:
         self.driver = driver
-        if driver.current_url != file.as_uri():
-            driver.get(file.as_uri())
-            self.until("window.magnet && magnet.ready")
-        else:  # loading a page is most of the time of a test
-            self.js(AS_NEW)
-            self.until("magnet.maps.every((view) => view.moment === view.run.end)")
-            self.until("magnet.maps.every((view) => view.plot.data[0].x.length === view.run.end.shown.length)")
-        self.settle()
+        driver.get(file.as_uri())
+        self.until("window.magnet && magnet.ready")
 
     def js(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)

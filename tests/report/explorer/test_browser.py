@@ -54,10 +54,16 @@ def fashion_page(browser, fashion, tmp_path_factory):
 @pytest.fixture
 def open_page(browser):
     """Opens a page; when the test is over, the console must be free of errors and nothing may have been fetched."""
+    opened: list[Page] = []
     browser.get_log("browser")
-    yield lambda file: Page(browser, file)
+
+    def show(file: Path) -> Page:
+        opened.append(Page(browser, file))
+        return opened[-1]
+
+    yield show
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-    fetched = browser.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    fetched = opened[-1].js("return performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert [name for name in fetched if not name.startswith(("data:", "blob:"))] == []
 
 
