@@ -18,14 +18,16 @@ async function start() {
   await prepareLooks(data);
   startControls(data);
   maps.push(...data.runs.map((run) => new MapView(data, run, byId("maps"))));
-  await Promise.all(maps.map((view) => view.start()));
-  startPanel(data);
-  startSearch(data);
+  // All that takes room comes before the maps, so that these are made in their final size.
   startTime(data);
   drawLegend(data);
+  startPanel(data);
+  startSearch(data);
+  await Promise.all(maps.map((view) => view.start()));
   on("selection preview layers", () => maps.forEach((view) => view.draw()));
   on("selection", markLegend);
   on("look", () => { drawLegend(data); maps.forEach((view) => view.repaint()); });
+  await Promise.all(maps.map((view) => view.fit()));
   globalThis.magnet.ready = true;
 }
 

@@ -36,8 +36,16 @@ class MapView {
     this.plot.on("plotly_relayout", () => { this.resize(); this.draw(); });
     this.plot.on("plotly_relayouting", () => this.draw());
     this.plot.on("plotly_afterplot", () => this.draw());
-    new ResizeObserver(() => Plotly.Plots.resize(this.plot)).observe(this.stage);
+    new ResizeObserver(() => this.fit()).observe(this.stage);
     this.listen();
+  }
+
+  // Makes the plot as large as the stage.
+  async fit() {
+    const { width, height } = this.plot._fullLayout;
+    const fits = Math.abs(width - this.stage.clientWidth) < 1 && Math.abs(height - this.stage.clientHeight) < 1;
+    if (!fits) await Plotly.Plots.resize(this.plot);
+    this.draw();
   }
 
   traceValues() {
