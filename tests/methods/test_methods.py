@@ -81,7 +81,7 @@ def test_two_ranks_draw_different_batches(name):
     ranks = [draw(ready(name, rank=rank, world_size=2, count=192)[0], 4) for rank in (0, 1)]
     assert all(a != b for a, b in zip(*ranks, strict=True))
     # What starts a batch, a triplet or a pair is shared out: no example does on both ranks in one epoch.
-    step = {"triplet": 3, "contrastive": 2}.get(name, 1)
+    step = {"triplet": 3, "semantic-triplet": 3, "contrastive": 2}.get(name, 1)
     firsts = [{row for rows in batches for row in rows[::step]} for batches in ranks]
     if not method_class(name).wants_index:
         assert firsts[0].isdisjoint(firsts[1])

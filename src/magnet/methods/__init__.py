@@ -10,6 +10,7 @@ METHODS = {
     "magnet": "magnet:Magnet",
     "softmax": "softmax:Softmax",
     "triplet": "triplet:Triplet",
+    "semantic-triplet": "semantic_triplet:SemanticTriplet",
     "contrastive": "contrastive:Contrastive",
     "nca": "nca:NCA",
     "cluster-nca": "cluster_nca:ClusterNCA",

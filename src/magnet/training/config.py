@@ -30,7 +30,7 @@ class TrainConfig:
     out: Path | None = None
     """The run folder to write (default: runs/DATA-METHOD-SEED)."""
     method: str = "magnet"
-    """magnet, softmax, triplet, contrastive, nca, cluster-nca, ncm or ncmc; or pml/NAME, a loss of
+    """magnet, softmax, triplet, semantic-triplet, contrastive, nca, cluster-nca, ncm or ncmc; or pml/NAME, a loss of
     pytorch-metric-learning such as pml/ProxyAnchorLoss or "pml/ArcFaceLoss(margin=20,scale=32)"."""
     preset: str = "auto"
     """auto (by the kind of data), vectors, fine-grained, images, or one of the paper's: paper/pets, paper/flowers,

@@ -20,11 +20,11 @@ def _paper(
     """The columns of the appendix's table; M and D, which it omits, are 12 and 4, the defaults."""
     names = ("learning_rate", "annealing", "alpha", "scaling", "clusters_per_class")
     shared = {"backbone": "googlenet", **both}
+    triplets = dict(zip(("learning_rate", "annealing", "alpha", "impostor_fraction"), triplet, strict=True))
     return {
         "magnet": shared | dict(zip(names, magnet, strict=True)),
-        "triplet": shared
-        | dict(zip(("learning_rate", "annealing", "alpha", "impostor_fraction"), triplet, strict=True))
-        | {"neighbours": 128},
+        "triplet": shared | triplets | {"neighbours": 128},
+        "semantic-triplet": shared | triplets | {"neighbours": 128},
         "": shared,
     }
 

@@ -24,17 +24,19 @@ class Range:
 Space = dict[str, "Range | tuple[Any, ...]"]
 
 EVERYONE: Space = {"learning_rate": Range(1e-4, 0.1, log=True), "annealing": Range(0.9, 1.0)}
+TRIPLET: Space = {
+    "alpha": Range(0.1, 1.0),
+    "impostor_fraction": Range(0.005, 0.5, log=True),
+    "neighbours": (16, 32, 64, 128, 256),
+}
 BY_METHOD: dict[str, Space] = {
     "magnet": {
         "alpha": Range(0.25, 8.0, log=True),
         "scaling": Range(1.0, 16.0, log=True),
         "clusters_per_class": (1, 2, 4, 8, 16),
     },
-    "triplet": {
-        "alpha": Range(0.1, 1.0),
-        "impostor_fraction": Range(0.005, 0.5, log=True),
-        "neighbours": (16, 32, 64, 128, 256),
-    },
+    "triplet": TRIPLET,
+    "semantic-triplet": TRIPLET,
     "contrastive": {"alpha": Range(0.2, 1.8)},
 }
 
