@@ -22,7 +22,7 @@ def test_an_experiment_prints_its_table_and_writes_its_results(
     assert content["seeds"] == 2
     assert content["conditions"]["epochs"] == 1
     assert {"python", "torch", "magnet"} <= content["versions"].keys()
-    for method in ("softmax", "triplet", "magnet"):
+    for method in ("softmax", "triplet", "semantic-triplet", "magnet"):
         assert len(content["values"][method]["errors"]) == 2
         assert 0 < content["values"][method]["settings"]["learning_rate"] < 1
     runs = {folder.name for folder in (tmp_path / "runs").iterdir()}
@@ -35,24 +35,35 @@ def test_hidden_classes_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["reproduce", "hierarchy", *QUICK, "--out", str(tmp_path)]) == 0
     assert "Magnet against the others" in capsys.readouterr().out
     values = json.loads((tmp_path / "hierarchy" / "results.json").read_text())["values"]["random pairs"]
-    for method in ("softmax", "triplet", "magnet"):
+    for method in ("softmax", "triplet", "semantic-triplet", "magnet"):
         assert len(values[method]["knc"]) == 2
         assert all(five <= one for five, one in zip(values[method]["knc@5"], values[method]["knc"], strict=True))
 
 
 def test_dynamics_tells_when_triplets_end_is_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "dynamics", *QUICK, "--out", str(tmp_path)]) == 0
-    assert "Triplet's iterations over Magnet's" in " ".join(capsys.readouterr().out.split())
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Triplet's iterations over Magnet's" in printed
+    assert "semantic triplet's iterations over Magnet's" in printed
     values = json.loads((tmp_path / "dynamics" / "results.json").read_text())["values"]
     assert len(values["curves"]["magnet"][0]) == 2  # twice the epochs, a validation after each
+    for goal in ("triplet", "semantic-triplet"):
+        last = [sum(error for _, error in curve[-3:]) / len(curve[-3:]) for curve in values["curves"][goal]]
+        assert values["ends"][goal] == pytest.approx(last)
+        for curve, end, step in zip(
+            values["curves"]["magnet"], last, values[goal]["first_there"]["magnet"], strict=True
+        ):
+            below = [at for at, error in curve if error <= end]
+            assert step == (below[0] if below else None)
     assert (tmp_path / "dynamics" / "dynamics.png").is_file()
 
 
 def test_settings_of_another_experiment_are_taken_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = {"softmax": {"learning_rate": 0.03}, "triplet": {"alpha": 0.7}, "magnet": {"alpha": 3.0, "scaling": 4.0}}
+    chosen = {"triplet": {"alpha": 0.7}, "magnet": {"alpha": 3.0, "scaling": 4.0}}
     source = tmp_path / "results.json"
     source.write_text(json.dumps({"values": {m: {"settings": s} for m, s in chosen.items()}}))
     words = [*QUICK, "--scaling", "5", "--settings", str(source), "--out", str(tmp_path)]
+    words += ["--methods", "triplet", "magnet"]
     assert main(["reproduce", "fine-grained", *words]) == 0
     assert "Given, not searched" in capsys.readouterr().out
     values = json.loads((tmp_path / "fine-grained" / "results.json").read_text())["values"]
@@ -79,7 +90,10 @@ def test_ablations_give_a_table_for_each_choice(tmp_path: Path, capsys: pytest.C
     ("words", "said"),
     [
         (["hierachy", "--data", "digits"], "Did you mean hierarchy?"),
-        (["fine-grained", "--data", "digits", "--method", "triplet"], "leave --method out"),
+        (["fine-grained", "--data", "digits", "--method", "triplet"], "such as --methods softmax magnet"),
+        (["fine-grained", "--data", "digits", "--methods", "softmax", "magnt"], "did you mean magnet?"),
+        (["fine-grained", "--data", "digits", "--methods", "softmax", "nca"], "must name magnet"),
+        (["dynamics", "--data", "digits", "--methods", "softmax", "magnet"], "where triplet ends"),
         (["fine-grained", "--data", "digits", "--trials", "0"], "--trials must be at least 1"),
     ],
 )

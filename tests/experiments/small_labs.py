@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from magnet.experiments.lab import Lab
+from magnet.experiments.lab import Lab, methods_of
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
 
@@ -19,4 +19,5 @@ def lab_of(data: str, out: Path, seeds: int = 2) -> Lab:
     def configure(method: str) -> TrainConfig:
         return replace(with_preset(TrainConfig(data=data, method=method)), **TINY)
 
-    return Lab(configure, out, fixed=FIXED, seeds=seeds, trials=1, console=Console(quiet=True))
+    methods = methods_of(out.name)
+    return Lab(configure, out, fixed=FIXED, methods=methods, seeds=seeds, trials=1, console=Console(quiet=True))

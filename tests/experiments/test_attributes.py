@@ -39,7 +39,9 @@ def test_every_method_has_a_row_and_every_size_a_column(outcome):
     for table in (everywhere, within):
         assert table.columns == ["method", "1", "2", "4", "8", "16", "32", "64", "128"]
         names = [row[0] for row in table.rows]
-        assert names == ["softmax", "±", "triplet", "±", "Magnet", "±", "at random", "vs softmax", "vs triplet"]
+        methods = ["softmax", "triplet", "semantic triplet", "Magnet"]
+        rows = [name for method in methods for name in (method, "±")]
+        assert names == [*rows, "at random", *(f"vs {method}" for method in methods[:-1])]
         shown = Console(width=80, file=io.StringIO())
         shown.print(table.rich())
         assert "…" not in shown.file.getvalue()  # fits a terminal
@@ -63,7 +65,7 @@ def test_differences_are_those_of_the_means_and_lie_in_their_intervals(outcome):
     values = json.loads(json.dumps(outcome.values))  # ready for JSON
     for scope in ("all", "class"):
         mean = {method: np.mean(found, axis=0) for method, found in values[scope]["precision"].items()}
-        for method in ("softmax", "triplet"):
+        for method in ("softmax", "triplet", "semantic-triplet"):
             difference, low, high = np.array(values[scope]["difference"][method]).T
             np.testing.assert_allclose(difference, mean["magnet"] - mean[method], atol=1e-6)
             assert (low <= difference + 1e-9).all()

@@ -21,13 +21,13 @@ def one_thread():
 def test_all_maps_of_every_method_are_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(maps, "MOST", 150)
     drawn = maps.run(lab_of("digits", tmp_path / "results" / "maps", seeds=1))
-    names = ["maps.png", "attribute-maps.png", "images-softmax.png", "images-triplet.png", "images-magnet.png"]
+    names = ["maps.png", "attribute-maps.png", "images-softmax.png", "images-semantic-triplet.png", "images-magnet.png"]
     assert [figure.name for figure in drawn.figures] == names
     for figure in drawn.figures:
         assert figure.stat().st_size > 20_000
     assert drawn.values["examples"] == 150
     (table,) = drawn.tables
-    assert [row[0] for row in table.rows] == ["softmax", "triplet", "Magnet"]
+    assert [row[0] for row in table.rows] == ["softmax", "semantic triplet", "Magnet"]
     for found in drawn.values["methods"].values():
         assert found["clusters"] == 20
         assert 0.1 < found["same_class_on_map"] <= 1

@@ -89,9 +89,9 @@ def main(arguments: Sequence[str]) -> None:
 def _print_table(console: "Console", outcomes: "dict[str, Outcome]", seeds: int) -> None:
     from rich.table import Table
 
-    from magnet.experiments.demo import settled_error, steps_to_reach
+    from magnet.experiments.training_curves import first_at, settled
 
-    goal = settled_error(outcomes["triplet"].curve)
+    goal = settled(outcomes["triplet"].curve)
     table = Table(
         title=f"Errors on the 540 test digits, mean of {seeds} seed{'s' * (seeds > 1)}",
         caption="kNC: soft votes of the nearest clusters; soft kNN: of examples.\n"
@@ -104,7 +104,7 @@ def _print_table(console: "Console", outcomes: "dict[str, Outcome]", seeds: int)
     for name in ("kNC", "soft kNN", "hidden digits", "steps to triplet's error"):
         table.add_column(name, justify="right")
     for method, outcome in outcomes.items():
-        steps = steps_to_reach(outcome.curve, goal)
+        steps = first_at(outcome.curve, goal)
         table.add_row(
             method,
             f"{outcome.knc:.1%}",

@@ -52,6 +52,8 @@ class ReproduceOptions(TrainConfig):
     """Settings tried for each method before choosing."""
     settings: Path | None = None
     """results.json of a fine-grained experiment whose chosen settings to take instead of searching."""
+    methods: tuple[str, ...] = ()
+    """What to compare with magnet, which must be among them (default: softmax, triplet, semantic-triplet, magnet)."""
     peers: bool = False
     """Compare with losses of pytorch-metric-learning too: Proxy-Anchor, SoftTriple, SupCon, Multi-Similarity, ArcFace,
     Proxy-NCA."""
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str]) -> None:
     values["data"] = values["data"] or tyro.MISSING
     options = read_options(ReproduceOptions, "reproduce EXPERIMENT", HELP, words, default=ReproduceOptions(**values))
     if value_of("--method", words, ""):
-        raise UserError("reproduce compares softmax, triplet and magnet, and with --peers others: leave --method out")
+        raise UserError("reproduce compares several methods: give them as --methods, such as --methods softmax magnet")
     given = {name: getattr(options, name) for name in _named(words)}
 
     def configure(method: str) -> TrainConfig:
@@ -80,15 +82,15 @@ def main(arguments: Sequence[str]) -> None:
 
     from rich.console import Console
 
-    from magnet.experiments.lab import METHODS, PEERS, Lab
+    from magnet.experiments.lab import Lab, methods_of
 
     console = Console()
     folder = options.out or Path("results") / short_name(options.data)
     for name in wanted:
-        methods = (*METHODS, *PEERS) if options.peers and name in ("fine-grained", "metrics", "hierarchy") else METHODS
         lab = Lab(
-            configure, folder / name, fixed=frozenset(given), methods=methods, seeds=options.seeds,
-            pairings=options.pairings, trials=options.trials, settings=options.settings, console=console,
+            configure, folder / name, fixed=frozenset(given), seeds=options.seeds, pairings=options.pairings,
+            methods=methods_of(name, options.methods, peers=options.peers), trials=options.trials,
+            settings=options.settings, console=console,
         )  # fmt: skip
         try:
             _reproduce(name, lab, console)

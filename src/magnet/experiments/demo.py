@@ -10,7 +10,9 @@ from torch import Tensor
 
 from magnet.data import Dataset, merge_classes
 from magnet.evaluation.errors import soft_rule, top_errors
+from magnet.experiments.training_curves import mean_curve
 from magnet.index import ClusterIndex
+from magnet.report.curves import Curve
 from magnet.report.maps import Map, lay_out
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.journal import read_journal
@@ -25,7 +27,7 @@ class Outcome:
     knc: float  # errors on the test part, as fractions
     knn: float
     hidden: float  # kNC error on the digits themselves after training on pairs of them
-    curve: list[tuple[int, float]]  # (step, validation error)
+    curve: Curve  # (step, validation error)
     run: Run  # of the first seed
 
     def map(self, title: str) -> Map:
@@ -38,7 +40,7 @@ class Outcome:
 def measure(config: TrainConfig, data: Dataset, folder: Path, seeds: int, console: Console) -> Outcome:
     """Train one method on the data, and on a random pairing of its classes, with each of some seeds."""
     errors: list[tuple[float, float, float]] = []
-    curves: list[list[tuple[int, float]]] = []
+    curves: list[Curve] = []
     first: Run | None = None
     for seed in range(config.seed, config.seed + seeds):
         seeded = replace(config, seed=seed)
@@ -52,18 +54,7 @@ def measure(config: TrainConfig, data: Dataset, folder: Path, seeds: int, consol
         first = first or run
     assert first is not None
     knc, knn, hidden = (sum(column) / seeds for column in zip(*errors, strict=True))
-    return Outcome(knc, knn, hidden, _mean(curves), first)
-
-
-def steps_to_reach(curve: list[tuple[int, float]], error: float) -> int | None:
-    """The first step at which a curve is at ``error`` or below."""
-    return next((step for step, reached in curve if reached <= error), None)
-
-
-def settled_error(curve: list[tuple[int, float]]) -> float:
-    """The error that a curve ends at: the mean of its last three points."""
-    last = [error for _, error in curve[-3:]]
-    return sum(last) / len(last)
+    return Outcome(knc, knn, hidden, mean_curve(curves), first)
 
 
 def _train(config: TrainConfig, data: Dataset, folder: Path, console: Console) -> Run:
@@ -72,12 +63,8 @@ def _train(config: TrainConfig, data: Dataset, folder: Path, console: Console) -
     return Run(train(replace(config, out=folder), data=data, console=console), which="last", data=data)
 
 
-def _curve(folder: Path) -> list[tuple[int, float]]:
+def _curve(folder: Path) -> Curve:
     return [(int(r["step"]), float(r["error"])) for r in read_journal(folder) if r["kind"] == "validation"]
-
-
-def _mean(curves: list[list[tuple[int, float]]]) -> list[tuple[int, float]]:
-    return [(points[0][0], sum(error for _, error in points) / len(points)) for points in zip(*curves, strict=True)]
 
 
 def _errors(run: Run, data: Dataset, labels: Tensor) -> dict[str, float]:

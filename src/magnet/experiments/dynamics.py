@@ -4,68 +4,67 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from magnet.errors import UserError
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
+from magnet.experiments.training_curves import first_at, mean_curve, settled
 from magnet.experiments.words import pretty
 from magnet.report.curves import Curve, draw_curves
 
 HELP = "error against iterations for the best configuration of each method (training curves)"
-SETTLED = 3  # the last validations, whose mean is the error that a method ends at
+TRIPLETS = ("triplet", "semantic-triplet")
 LONGER = 2  # times the epochs of the search, so that every method has room to flatten out
 
 
 def run(lab: Lab) -> Outcome:
     """Train the best configuration of each method with validation after every epoch."""
+    goals = [method for method in lab.methods if method in TRIPLETS]
+    if not goals:
+        raise UserError(f"dynamics asks when the others are where triplet ends: name one of {', '.join(TRIPLETS)}")
     lab.expect(lab.runs_of_best)
     curves: dict[str, list[Curve]] = {}
     for method in lab.methods:
         best = lab.best(method)
         longer = replace(best, epochs=LONGER * best.epochs, steps=LONGER * best.steps, validate_every=1)
         curves[method] = [lab.judge(seeded, what=f"curve, seed {seeded.seed}") for seeded in lab.seeded(longer)]
-    ends = [settled(curve) for curve in curves["triplet"]]
     values: dict[str, Any] = {"ends": {m: [settled(c) for c in found] for m, found in curves.items()}}
-    # Seed by seed: the error at which triplet ends, and the first step at which each method is there.
-    reached = {m: [first_at(c, end) for c, end in zip(found, ends, strict=True)] for m, found in curves.items()}
-    ratios = [
-        None if mine is None or theirs is None else theirs / mine
-        for mine, theirs in zip(reached["magnet"], reached["triplet"], strict=True)
-    ]
-    values |= {"curves": curves, "steps_to_triplets_end": reached, "ratio": ratios}
+    values |= {"curves": curves} | {goal: _race(curves, goal) for goal in goals}
     rows = [
-        [pretty(m), _percent(values["ends"][m]), ", ".join("never" if s is None else f"{s:,}" for s in reached[m])]
+        [pretty(m), _percent(values["ends"][m]), *(_steps(values[goal]["first_there"][m]) for goal in goals)]
         for m in lab.methods
     ]
+    ratios = "; ".join(f"{pretty(goal)}'s iterations over Magnet's: {_ratios(values[goal]['ratio'])}" for goal in goals)
     table = Table(
-        f"{lab.data.name}: iterations to the error at which triplet ends",
-        ["method", "error at the end, %", f"first at triplet's end, each of {lab.seeds} seeds"],
+        f"{lab.data.name}: iterations to the errors at which the triplets end, each of {lab.seeds} seeds",
+        ["method", "error at the end, %", *(f"first at {pretty(goal)}'s end" for goal in goals)],
         rows,
-        f"Validation errors, one each epoch. Triplet's iterations over Magnet's: {_ratios(ratios)}.",
+        f"Validation errors, one each epoch. {ratios[0].upper()}{ratios[1:]}.",
     )
-    mean = {pretty(m): _mean(found) for m, found in curves.items()}
-    goal = sum(ends) / len(ends)
-    marks = {name: first_at(mean[name], goal) for name in ("triplet", "Magnet")}
+    mean = {pretty(m): mean_curve(found) for m, found in curves.items()}
+    lines = {pretty(goal): sum(values["ends"][goal]) / lab.seeds for goal in goals}
+    marks = [(first_at(mean["Magnet"], error), error) for error in lines.values()]
     figure = lab.out / "dynamics.png"
-    draw_curves(mean, figure, title=f"{lab.data.name}: mean of {lab.seeds} seeds", goal=goal, marks=marks)
+    draw_curves(mean, figure, title=f"{lab.data.name}: mean of {lab.seeds} seeds", goals=lines, marks=marks)
     return Outcome([table], [figure], values)
 
 
-def settled(curve: Curve) -> float:
-    """The error that a curve ends at: the mean of its last points."""
-    last = [error for _, error in curve[-SETTLED:]]
-    return sum(last) / len(last)
-
-
-def first_at(curve: Curve, error: float) -> int | None:
-    """The first step at which a curve is at ``error`` or below."""
-    return next((step for step, reached in curve if reached <= error), None)
-
-
-def _mean(curves: list[Curve]) -> Curve:
-    return [(points[0][0], sum(error for _, error in points) / len(points)) for points in zip(*curves, strict=True)]
+def _race(curves: dict[str, list[Curve]], goal: str) -> dict[str, Any]:
+    """Seed by seed: the first step at which each method is where ``goal`` ends, and that of ``goal`` over Magnet's."""
+    ends = [settled(curve) for curve in curves[goal]]
+    first = {m: [first_at(c, end) for c, end in zip(found, ends, strict=True)] for m, found in curves.items()}
+    ratio = [
+        None if mine is None or theirs is None else theirs / mine
+        for mine, theirs in zip(first["magnet"], first[goal], strict=True)
+    ]
+    return {"first_there": first, "ratio": ratio}
 
 
 def _percent(fractions: list[float]) -> str:
     return ", ".join(f"{100 * value:.1f}" for value in fractions)
+
+
+def _steps(steps: list[int | None]) -> str:
+    return ", ".join("never" if step is None else f"{step:,}" for step in steps)
 
 
 def _ratios(ratios: list[float | None]) -> str:

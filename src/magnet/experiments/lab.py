@@ -14,17 +14,32 @@ from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.experiments.cache import judged, trained
 from magnet.experiments.search import read_settings, trials
+from magnet.methods import method_class
 from magnet.training.config import TrainConfig
 from magnet.training.run import Run
 from magnet.training.search import VALIDATION
 from magnet.training.workbench import complete, open_for
 
-METHODS = ("softmax", "triplet", "magnet")
+METHODS = ("softmax", "triplet", "semantic-triplet", "magnet")
 PEERS = (
     "pml/ProxyAnchorLoss", "pml/SoftTripleLoss", "pml/SupConLoss", "pml/MultiSimilarityLoss", "pml/ArcFaceLoss",
     "pml/ProxyNCALoss",
 )  # fmt: skip
+MAPPED = ("softmax", "semantic-triplet", "magnet")  # the panels of the paper, whose triplet there is the semantic one
 ONLY_LAST = 10**9  # epochs between validations: only the one at the end is made
+
+
+def methods_of(experiment: str, given: tuple[str, ...] = (), *, peers: bool = False) -> tuple[str, ...]:
+    """What an experiment compares, in the order of its rows."""
+    if given:
+        for name in given:
+            method_class(name)  # tells which there are
+        if "magnet" not in given or len(set(given)) < len(given):
+            raise UserError(f"--methods must name magnet and others, each once; found {' '.join(given)}")
+        return given
+    if experiment == "maps":
+        return MAPPED
+    return (*METHODS, *PEERS) if peers and experiment in ("fine-grained", "metrics", "hierarchy") else METHODS
 
 
 class Lab:

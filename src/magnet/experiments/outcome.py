@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
 RESULTS = "results.json"  # in the folder of an experiment
@@ -25,7 +26,15 @@ class Table:
 
     def rich(self) -> RichTable:
         """For a terminal."""
-        table = RichTable(title=self.title, caption=self.caption or None, caption_justify="left", title_justify="left")
+        table = RichTable(
+            title=self.title,
+            caption=self.caption or None,
+            caption_justify="left",
+            title_justify="left",
+            box=SIMPLE_HEAD,  # and little room between columns, so that five of them fit 80 characters
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
+        )
         for number, column in enumerate(self.columns):
             table.add_column(column, justify="left" if number == 0 else "right")
         for row in self.rows:

@@ -13,6 +13,7 @@ from magnet.training.config import TrainConfig
 from magnet.training.search_space import Range, Space, draw
 
 # Narrower than those of `magnet tune`, for the few trials that an experiment can afford.
+TRIPLET: Space = {"alpha": Range(0.1, 1.0), "impostor_fraction": Range(0.005, 0.5, log=True)}
 EVERYONE: Space = {"learning_rate": Range(0.001, 0.1, log=True)}
 BY_METHOD: dict[str, Space] = {
     "magnet": {
@@ -21,7 +22,8 @@ BY_METHOD: dict[str, Space] = {
         "clusters_per_class": (1, 2, 4, 8),
         "batch": ("12x4", "16x3", "24x2"),
     },
-    "triplet": {"alpha": Range(0.1, 1.0), "impostor_fraction": Range(0.005, 0.5, log=True)},
+    "triplet": TRIPLET,
+    "semantic-triplet": TRIPLET,
 }
 
 

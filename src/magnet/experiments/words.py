@@ -5,7 +5,7 @@ import numpy as np
 from magnet.evaluation.intervals import Interval
 
 PAIRED = "In brackets: 95 % interval, paired bootstrap over test examples and repetitions; * where it excludes zero."
-_NAMES = {"softmax": "softmax", "triplet": "triplet", "magnet": "Magnet"}
+_NAMES = {"softmax": "softmax", "triplet": "triplet", "semantic-triplet": "semantic triplet", "magnet": "Magnet"}
 
 
 def pretty(method: str) -> str:

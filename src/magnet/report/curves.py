@@ -10,7 +10,12 @@ Curve = Sequence[tuple[int, float]]
 
 
 def draw_curves(
-    curves: Mapping[str, Curve], path: Path, *, title: str, goal: float, marks: Mapping[str, int | None]
+    curves: Mapping[str, Curve],
+    path: Path,
+    *,
+    title: str,
+    goals: Mapping[str, float],
+    marks: Sequence[tuple[int | None, float]],
 ) -> None:
     """Write errors against iterations as a picture.
 
@@ -18,18 +23,19 @@ def draw_curves(
         curves: by name, points of (step, error); steps are drawn on a logarithmic scale.
         path: the PNG.
         title: above it.
-        goal: the error drawn as a dashed line.
-        marks: by name, the step that gets a red diamond, if any.
+        goals: by the name of a curve, the error drawn as a dashed line of its colour.
+        marks: (step, error) of the red diamonds; without a step there is none.
     """
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(6.4, 4.0))
     for number, (name, curve) in enumerate(curves.items()):
         steps, errors = zip(*curve, strict=True)
         axis.plot(steps, [100 * error for error in errors], color=COLOURS[number], label=name, marker=".", markersize=4)
-    axis.axhline(100 * goal, color="0.5", linewidth=0.8, linestyle="--")
-    for step in marks.values():
+        if name in goals:
+            axis.axhline(100 * goals[name], color=COLOURS[number], linewidth=0.8, linestyle="--")
+    for step, error in marks:
         if step is not None:
-            axis.plot([step], [100 * goal], marker="D", color="red", markersize=8, linestyle="", zorder=5)
+            axis.plot([step], [100 * error], marker="D", color="red", markersize=8, linestyle="", zorder=5)
     axis.set_xscale("log")
     axis.set_xlabel("iterations")
     axis.set_ylabel("validation error, %")
