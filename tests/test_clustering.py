@@ -7,6 +7,7 @@ from sklearn.cluster import KMeans
 
 from magnet import kmeans
 from magnet.clustering import kmeans_per_class
+from magnet.workers import threads
 from watching import Watch
 
 
@@ -148,14 +149,14 @@ def test_an_emptied_cluster_restarts_at_the_worst_served_point():
     x = points_on_a_line(0.0, 1.0, 10.0, 11.0, 50.0)
     # The third centre is where the first is: nobody is nearest to it.
     start = torch.tensor([[[[1.0, 1, 0, 0, 0], [0, 0, 1, 1, 0], [1, 1, 0, 0, 0]]]])
-    member, _ = kmeans.lloyd(x, start, torch.ones(1, 1, 3, dtype=torch.bool), 100)
+    member, *_ = kmeans.lloyd(x, start, torch.ones(1, 1, 3, dtype=torch.bool), 100)
     assert sorted(member[0, 0].tolist()) == [[0, 0, 0, 0, 1], [0, 0, 1, 1, 0], [1, 1, 0, 0, 0]]
 
 
 def test_a_point_halfway_between_two_centres_belongs_to_the_first():
     x = points_on_a_line(0.0, 1.0, 2.0)
     start = torch.tensor([[[[1.0, 0, 0], [0, 0, 1]]]])
-    member, _ = kmeans.lloyd(x, start, torch.ones(1, 1, 2, dtype=torch.bool), 0)
+    member, *_ = kmeans.lloyd(x, start, torch.ones(1, 1, 2, dtype=torch.bool), 0)
     assert member.tolist() == [[[[1, 1, 0], [0, 0, 1]]]]
 
 
@@ -190,7 +191,7 @@ def test_twice_the_classes_are_twice_the_work_in_the_same_memory(monkeypatch, d)
     x, labels = blobs([20] * 800, d, modes=3, spread=10.0)
     seen = []
     for classes in (400, 800):
-        with Watch() as watch:
+        with threads(1), Watch() as watch:  # a watch sees its own thread alone
             kmeans_per_class(x[: 20 * classes], labels[: 20 * classes], 3)
         seen.append(watch)
     assert seen[1].total() <= 2.1 * seen[0].total()
@@ -234,6 +235,43 @@ def test_the_size_of_blocks_does_not_matter(monkeypatch, elements):
     found = kmeans_per_class(x, labels, 3)
     assert float(found.inertia) == pytest.approx(float(expected.inertia), rel=0.01)
     assert torch.equal(found.centre_labels, expected.centre_labels)
+
+
+@pytest.mark.parametrize("d", [4, 128], ids=["more points than dimensions", "fewer"])
+def test_the_number_of_threads_changes_not_a_bit(monkeypatch, d):
+    monkeypatch.setattr("magnet.clustering.BLOCK_ELEMENTS", 2**13)
+    x, labels = blobs([20 + i for i in range(60)], d, modes=3, spread=0.5)
+    found = []
+    for count in (1, 2, 3, 3):
+        with threads(count):
+            found.append(kmeans_per_class(x, labels, 3))
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0][:4], other[:4], strict=True))
+
+
+def test_restarts_and_classes_that_have_settled_are_not_computed_again(monkeypatch):
+    sizes = []
+    scores = kmeans._scores
+
+    def counted(x, member, *rest):
+        sizes.append(member.shape[:2])
+        return scores(x, member, *rest)
+
+    monkeypatch.setattr(kmeans, "_scores", counted)
+    x, labels = blobs([400] * 6, 4, modes=4, spread=0.5)
+    with threads(1):
+        kmeans_per_class(x, labels, 4)
+    assert sizes[0] == (6, 3)
+    assert len({groups for groups, _ in sizes}) > 2
+    assert sizes[-1][1] < 3
+
+
+def test_inference_mode_gives_the_same_clusters():
+    x, labels = blobs([300] * 8, 8, modes=4, spread=0.5)
+    expected = kmeans_per_class(x, labels, 4)
+    with torch.inference_mode(), threads(2):
+        found = kmeans_per_class(x, labels, 4)
+    assert torch.equal(found.assignments, expected.assignments)
 
 
 def test_more_restarts_are_never_worse():

@@ -6,6 +6,7 @@ over all iterations. Random numbers are a function of the seed and the label, so
 whichever classes stand beside it, and classes can be shared out among processes.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import NamedTuple
@@ -14,12 +15,15 @@ import torch
 from torch import Tensor
 
 from magnet.checks import check_ids, check_positive, check_representations
+from magnet.grouping import distinct, order_by_group
 from magnet.kmeans import cluster_block
 from magnet.streams import streams
+from magnet.workers import spread, threads
 
 ClustersPerClass = int | Sequence[int] | Mapping[int, int]
 
 BLOCK_ELEMENTS = 2**20  # numbers in a padded block: 4 MB of float32
+FEW = 8  # blocks; where there would be fewer, smaller ones are made, so that several threads end at about the same time
 PADDING = 1.5  # how much larger the largest class of a block may be than its smallest
 
 
@@ -54,60 +58,75 @@ def kmeans_per_class(
         restarts: K-means++ starts; the best is kept, for each class by itself.
         max_iterations: of Lloyd's algorithm; it stops earlier in a class whose assignments no longer change.
     """
-    check_representations(representations)
+    check_representations(representations, finite=False)
     check_ids(labels, len(representations), "labels")
     check_positive(restarts, "restarts")
     x = representations.detach()
     x = x if x.dtype in (torch.float32, torch.float64) else x.float()
-    classes, class_of, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
-    wanted = _wanted(clusters_per_class, classes).to(x.device).minimum(sizes)
-    order = class_of.argsort(stable=True)  # examples, class by class
-    starts = sizes.cumsum(0) - sizes
+    with threads(1) as total, torch.autocast(x.device.type, enabled=False):
+        return _cluster(x, labels, clusters_per_class, seed, restarts, max_iterations, total)
 
+
+def _cluster(
+    x: Tensor, labels: Tensor, k: ClustersPerClass, seed: int, restarts: int, max_iterations: int, total: int
+) -> KMeansResult:
+    """`kmeans_per_class`, with ``total`` threads for the blocks."""
+    classes, class_of, sizes = distinct(labels)
+    wanted = _wanted(k, classes).to(x.device).minimum(sizes)
+    order = order_by_group(class_of, sizes)  # examples, class by class
+    starts = sizes.cumsum(0) - sizes
+    restarts = 1 if int(wanted.max()) == 1 else restarts  # one cluster is the mean, whatever the start
+    # Every block writes its own part of these.
     local = torch.empty_like(class_of)  # cluster of each example, within its class
     found = torch.zeros_like(sizes)
-    centres: list[Tensor] = []
-    owners: list[Tensor] = []
-    inertia = x.new_zeros((), dtype=torch.float64)
-    iterations = 0
-    restarts = 1 if int(wanted.max()) == 1 else restarts  # one cluster is the mean, whatever the start
-    for block in _blocks(sizes, wanted, x.shape[1], restarts):
+    inertia = torch.zeros_like(sizes, dtype=torch.float64)
+
+    def cluster(block: Tensor) -> tuple[Tensor, Tensor, int]:
+        """The centres (j, d) of the classes of a block, whose they are (j,), and the iterations it took."""
         span = torch.arange(int(sizes[block].max()), device=x.device)
         real = span < sizes[block, None]  # (G, n): not padding
-        rows = order[(starts[block, None] + span).clamp_max(len(x) - 1)]
-        points = x.index_select(0, rows.flatten()).view(*rows.shape, -1)
         padded = not bool(real.all())
+        rows = order[(starts[block, None] + span).clamp_max_(len(x) - 1)]  # noqa: F821 (deleted below, when all is done)
+        points = x.index_select(0, rows.flatten()).view(*rows.shape, -1)
         if padded:
             points *= real[..., None]
         origin = points.sum(dim=1, keepdim=True) / sizes[block, None, None]
+        if not math.isfinite(origin.sum().item()):
+            check_representations(x)  # a closer look
         points -= origin  # expanded squares stay accurate around the mean
         if padded:
             points *= real[..., None]
         keys = streams(seed, classes[block], restarts)
-        with torch.autocast(x.device.type, enabled=False):
-            best = cluster_block(points, real, wanted[block], keys, max_iterations)
-        local[rows[real]] = best.assignments[real]
+        best = cluster_block(points, real, wanted[block], keys, max_iterations)
+        if padded:
+            local[rows[real]] = best.assignments[real]
+        else:
+            local[rows.flatten()] = best.assignments.flatten()
         found[block] = best.active.sum(dim=1)
-        centres.append((best.centres + origin)[best.active])
-        owners.append(block[:, None].expand_as(best.active)[best.active])
-        inertia += best.inertia.sum()
-        iterations = max(iterations, best.iterations)
+        inertia[block] = best.inertia
+        return (best.centres + origin)[best.active], block.repeat_interleave(found[block]), best.iterations
 
-    by_class = torch.cat(owners).argsort(stable=True)
-    assignments = local + (found.cumsum(0) - found)[class_of]
+    blocks = list(_blocks(sizes, wanted, x.shape[1], restarts))[::-1]  # the largest classes first
+    centres, owners, iterations = zip(*spread(cluster, blocks, total if x.device.type == "cpu" else 1), strict=True)
+    del order
+    owner = torch.cat(owners)
+    by_class = owner.argsort(stable=True)
+    assignments = local.add_((found.cumsum(0) - found)[class_of])
     return KMeansResult(
-        torch.cat(centres)[by_class], classes[torch.cat(owners)[by_class]], assignments, inertia, iterations
+        torch.cat(centres)[by_class], classes[owner[by_class]], assignments, inertia.sum(), max(iterations)
     )
 
 
 def _blocks(sizes: Tensor, wanted: Tensor, d: int, restarts: int) -> Iterator[Tensor]:
     """Groups of classes (ids) to be stacked: alike in size, so that there is little padding."""
     by_size = sizes.argsort(stable=True)
+    width = sizes.clamp_max(d).maximum(wanted * restarts).clamp_min(d // 8)  # of what is held of a point
+    fair = int((sizes * width).sum()) // FEW
+    most = min(BLOCK_ELEMENTS, max(fair, BLOCK_ELEMENTS // 4))
     block: list[int] = []
     smallest = 0
-    for c, n, k in zip(by_size.tolist(), sizes[by_size].tolist(), wanted[by_size].tolist(), strict=True):
-        width = max(min(n, d), d // 8, restarts * k)  # of what is held of a point
-        if block and (n > PADDING * smallest or (len(block) + 1) * n * width > BLOCK_ELEMENTS):
+    for c, n, w in zip(by_size.tolist(), sizes[by_size].tolist(), width[by_size].tolist(), strict=True):
+        if block and (n > PADDING * smallest or (len(block) + 1) * n * w > most):
             yield torch.tensor(block, device=sizes.device)
             block = []
         if not block:
@@ -128,8 +147,8 @@ def _wanted(clusters_per_class: ClustersPerClass, classes: Tensor) -> Tensor:
         if len(wanted) != len(classes):
             raise ValueError(f"clusters_per_class has {len(wanted)} entries for {len(classes)} classes")
     else:
-        wanted = [clusters_per_class] * len(classes)
+        wanted = [clusters_per_class]
     wrong = [k for k in wanted if isinstance(k, bool) or not isinstance(k, Integral) or k < 1]
     if wrong:
         raise ValueError(f"clusters_per_class must be whole numbers >= 1; found {wrong[0]!r}")
-    return torch.tensor([int(k) for k in wanted])
+    return torch.tensor([int(k) for k in wanted]).expand(len(classes))

@@ -15,10 +15,10 @@ def streams(seed: int, labels: Tensor, restarts: int) -> Tensor:
     return _hash(keys[:, None] + torch.arange(restarts, device=keys.device))
 
 
-def uniform(keys: Tensor, step: int, count: int) -> Tensor:
-    """Numbers in [0, 1) of each stream (..., count), float64: a function of the key, the step and the place."""
-    places = torch.arange(count, device=keys.device) + (step << 20)
-    return (_hash(keys[..., None] + _hash(places)) & (2**53 - 1)).double() * 2.0**-53
+def uniform(keys: Tensor, steps: int, count: int) -> Tensor:
+    """Numbers in [0, 1) of each stream (..., steps, count), float64: a function of the key, the step and the place."""
+    places = torch.arange(count, device=keys.device) + (torch.arange(steps, device=keys.device)[:, None] << 20)
+    return (_hash(keys[..., None, None] + _hash(places)) & (2**53 - 1)).double() * 2.0**-53
 
 
 def _hash(x: Tensor) -> Tensor:
