@@ -136,7 +136,7 @@ def magnet_objective(
         own = (r - mu[assignments]).square().sum(dim=1)
         if variance is None:
             variance = torch.maximum(
-                own.sum() / max(len(r) - 1, 1), rounding_level(r.detach().square().sum(dim=1).mean())
+                own.sum() / max(len(r) - 1, 1), rounding_level(r.detach().square().sum(dim=1).mean(), r.dtype)
             )
         variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
         labels = centre_labels[assignments]
