@@ -4,6 +4,7 @@ import difflib
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from magnet.backbones.base import Backbone
@@ -62,7 +63,8 @@ class TimmBackbone(Backbone):
             mean=tuple(config["mean"]),
             std=tuple(config["std"]),
         )
-        self.trunk = trunk
+        # Channels last: depthwise convolutions, forward and backward, are faster that way on CPUs and GPUs alike.
+        self.trunk = trunk.to(memory_format=torch.channels_last)
         self.fixed_size = bool(config.get("fixed_input_size"))
         self.dropout = nn.Dropout(dropout)
         self.embedding = nn.Linear(features, dim) if dim else nn.Identity()
