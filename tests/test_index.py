@@ -91,6 +91,34 @@ def test_no_more_distances_than_a_chunk_are_held_at_a_time(monkeypatch, count, a
     assert max(watch.products()) <= 5000
 
 
+def test_the_memory_of_all_impostors_grows_with_the_centres_and_not_with_their_square(monkeypatch):
+    monkeypatch.setattr("magnet.neighbours.CHUNK_ELEMENTS", 2**12)
+    monkeypatch.setattr("magnet.neighbours.WIDTH", 2**8)
+    seen = []
+    for count in (2048, 8192):
+        g = torch.Generator().manual_seed(0)
+        index = ClusterIndex(
+            torch.randn(count, 3, generator=g), torch.arange(count) // 4, torch.arange(count), torch.tensor(1.0)
+        )
+        with Watch() as watch:
+            table = index.nearest_impostors(5, exact=True)
+        # Beside the answer (J, 5) nothing is longer than a chunk of rows or a block of distances.
+        seen.append(max(elements for _, elements in watch.made if elements != table.numel()))
+        assert max(watch.products()) <= 2**12
+    assert seen[1] <= 4 * max(seen[0], 2048)
+    assert seen[1] <= 2**16 < 8192**2 / 1000
+
+
+def test_making_an_index_holds_two_tables_as_long_as_the_data_and_no_more(monkeypatch):
+    monkeypatch.setattr("magnet.grouping.BLOCK", 64)
+    assignments = torch.arange(5000) % 20
+    centres = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    with Watch() as watch:
+        index = ClusterIndex(centres, torch.arange(20), assignments, torch.tensor(1.0))
+    assert index.assignments is assignments
+    assert [elements for _, elements in watch.made if elements > 64] == [5000]  # the order
+
+
 def structured(count=6000, per_class=4, d=16):
     """Centres in 60 groups of classes."""
     g = torch.Generator().manual_seed(0)
@@ -124,7 +152,7 @@ def test_without_structure_the_nearly_exact_impostors_are_the_exact_ones():
 def test_few_clusters_and_missing_faiss_mean_exact_search(monkeypatch):
     index = structured()
     asked = []
-    monkeypatch.setattr(ClusterIndex, "_nearly_exact", lambda self, m, wanted: asked.append(m))
+    monkeypatch.setattr("magnet.approximate.impostors_by_lists", lambda centres, labels, rows, m: asked.append(m))
     index.nearest_impostors(5)
     assert asked == []
     monkeypatch.setattr("magnet.index.NEARLY_EXACT_FROM", 6000)

@@ -13,6 +13,7 @@ from magnet import approximate
 from magnet.checks import check_ids, check_representations
 from magnet.clustering import ClustersPerClass, kmeans_per_class
 from magnet.errors import UserError
+from magnet.grouping import order_by_group
 from magnet.neighbours import nearest_of_chunk, split_rows
 
 NEARLY_EXACT_FROM = 50_000  # clusters from which on all impostors together are looked for approximately
@@ -30,6 +31,7 @@ class ClusterIndex:
         assignments: (N,) cluster of each example, ids into ``centres``.
         variance: () ``sum |r - mu(r)|^2 / (N - 1)``.
         sizes: (J,) members of each cluster.
+        order: (N,) the examples, cluster by cluster, ascending in each.
         iterations: K-means iterations that the slowest class needed (0 when not made by `fit`).
     """
 
@@ -49,14 +51,8 @@ class ClusterIndex:
         self.assignments = assignments
         self.variance = torch.as_tensor(variance, dtype=centres.dtype, device=centres.device)
         self.iterations = iterations
-        found = assignments.unique().tolist()
-        if found != list(range(len(centres))):
-            raise ValueError(
-                f"assignments must name each of the {len(centres)} centres at least once and no other; "
-                f"found {len(found)} ids" + (f", {found[0]}..{found[-1]}" if found else "")
-            )
-        self.sizes = torch.bincount(assignments, minlength=len(centres))
-        self._order = assignments.argsort(stable=True)  # examples, cluster by cluster
+        self.sizes = _sizes(assignments, len(centres))
+        self.order = order_by_group(assignments, self.sizes)
         self._starts = self.sizes.cumsum(0) - self.sizes
 
     @classmethod
@@ -124,7 +120,7 @@ class ClusterIndex:
         """The examples of cluster j, in ascending order (n,)."""
         self._check_cluster(j)
         start, size = int(self._starts[j]), int(self.sizes[j])
-        return self._order[start : start + size]
+        return self.order[start : start + size].long()
 
     def impostors(self, j: int, m: int) -> Tensor:
         """The m nearest centres of other classes than cluster j's, nearest first (<= m,)."""
@@ -152,7 +148,7 @@ class ClusterIndex:
             return table
         if exact is None:
             exact = min(len(self), len(wanted)) < NEARLY_EXACT_FROM or not approximate.available()
-        found = None if exact else self._nearly_exact(m, wanted)
+        found = None if exact else approximate.impostors_by_lists(self.centres, self.centre_labels, wanted, m)
         if found is not None:
             complete = found.min(dim=1).values >= 0
             table[complete] = found[complete]
@@ -166,18 +162,6 @@ class ClusterIndex:
             )
             table[rows, : near.shape[1]] = near.masked_fill(distances.isinf(), -1)
         return table
-
-    def _nearly_exact(self, m: int, wanted: Tensor) -> Tensor | None:
-        """(n, m) impostors by approximate search, -1 where it saw too few; None where it would not be faster."""
-        own = int(torch.unique(self.centre_labels, return_counts=True)[1].max())  # that may stand before an impostor
-        if m + own > len(self) // 8:
-            return None
-        near = approximate.nearest_by_lists(self.centres, wanted, m + own)
-        if near is None:
-            return None
-        other = (near >= 0) & (self.centre_labels[near] != self.centre_labels[wanted, None])
-        first = (~other).to(torch.int8).argsort(dim=1, stable=True)[:, :m]  # impostors to the front, in their order
-        return near.gather(1, first).masked_fill_(~other.gather(1, first), -1)
 
     def to(self, device: torch.device | str) -> Self:
         """The same index on another device."""
@@ -216,3 +200,16 @@ class ClusterIndex:
     def _check_cluster(self, j: int) -> None:
         if not 0 <= j < len(self):
             raise IndexError(f"cluster {j} is not in 0..{len(self) - 1}")
+
+
+def _sizes(assignments: Tensor, clusters: int) -> Tensor:
+    """How many examples each cluster has (J,); raises unless each has one and no other id is named."""
+    if len(assignments) and int(assignments.min()) >= 0 and int(assignments.max()) == clusters - 1:
+        sizes = torch.bincount(assignments)
+        if bool((sizes > 0).all()):
+            return sizes
+    found = assignments.unique().tolist()
+    raise ValueError(
+        f"assignments must name each of the {clusters} centres at least once and no other; "
+        f"found {len(found)} ids" + (f", {found[0]}..{found[-1]}" if found else "")
+    )
