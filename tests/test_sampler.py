@@ -1,8 +1,10 @@
 """NeighbourhoodSampler: the right neighbourhoods, in proportion to losses that may come late, and never another way."""
 
+import copy
 import itertools
 import json
 import math
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -521,6 +523,29 @@ def test_a_draw_and_an_update_do_the_same_work_whatever_the_number_of_examples_a
     calls, memory = zip(*found, strict=True)
     assert len(set(calls)) == 1
     assert max(memory) < 1.5 * min(memory)  # no list or table of a cluster's members, nor of all clusters
+
+
+def test_a_sampler_looks_at_the_tables_of_its_index_and_has_none_of_its_own():
+    n, clusters = 5000, 20
+    centres = torch.randn(clusters, 2, generator=torch.Generator().manual_seed(0))
+    index = ClusterIndex(centres, torch.arange(clusters) % 5, torch.arange(n) % clusters, torch.tensor(1.0))
+    sampler = sampler_of(index, batches=10)
+    with LargestResult() as largest:
+        sampler.refresh(index)
+    assert largest.numel <= n  # who has been seen, for a moment
+    assert torch.frombuffer(sampler._assignments, dtype=torch.long).data_ptr() == index.assignments.data_ptr()
+    assert torch.frombuffer(sampler._members, dtype=torch.int32).data_ptr() == index.order.data_ptr()
+
+
+def test_a_copied_sampler_draws_the_same_and_on_its_own(index):
+    sampler = sampler_of(index, batches=30)
+    draws = iter(sampler)
+    work(sampler, draws, 10)
+    copies = [copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))]
+    expected = work(sampler, draws, 10)
+    for other in copies:
+        other.load_state_dict(other.state_dict())  # a copy has no pass under way: it goes on as a restored one
+        assert work(other, iter(other), 10) == expected
 
 
 def test_a_cluster_first_seen_as_an_impostor_without_loss_is_still_seeded(index):

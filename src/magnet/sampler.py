@@ -152,14 +152,23 @@ class NeighbourhoodSampler(Sampler[list[int]]):
                 f"the index has {len(index.assignments)} examples; the sampler was made for {len(self._losses)}"
             )
         self.index = index
-        self._assignments = _numbers(index.assignments)
-        self._members = _numbers(index.assignments.argsort(stable=True))
+        self._look_at_index()
         self._sizes: list[int] = index.sizes.tolist()
         self._starts: list[int] = (index.sizes.cumsum(0) - index.sizes).tolist()
         self._impostors = index.nearest_impostors(self.clusters_per_batch - 1).cpu()
         self._seeded = torch.full((len(index),), -1)  # the batch that each new cluster first was the seed of
         self._new = torch.bincount(self._seen()[0], minlength=len(index)) == 0
         self._weigh()
+
+    def _look_at_index(self) -> None:
+        self._assignments, self._members = _items(self.index.assignments), _items(self.index.order)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_assignments": None, "_members": None}  # a view of the index cannot be copied
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._look_at_index()
 
     def mean_losses(self) -> Tensor:
         """The mean cached loss of each cluster (J,), NaN where none is known."""
@@ -291,7 +300,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         """The clusters (n,) and the losses (n,) of the examples of which a loss is known."""
         losses = _tensor(self._losses)
         seen = losses != NEVER_SEEN
-        return _tensor(self._assignments)[seen], losses[seen]
+        return self.index.assignments.cpu()[seen], losses[seen]
 
     def _due(self, update: _Update, number: int) -> bool:
         """Whether the losses count when batch ``number`` is drawn."""
@@ -361,6 +370,11 @@ def _numbers(values: Tensor) -> "array[int]":
     if len(values):
         _tensor(numbers).copy_(values)
     return numbers
+
+
+def _items(values: Tensor) -> memoryview:
+    """The integers of a tensor (N,), one by one as fast as those of an array, in its own memory."""
+    return memoryview(values.cpu().contiguous().numpy())  # type: ignore[arg-type]
 
 
 def _tensor(numbers: "array[int]") -> Tensor:

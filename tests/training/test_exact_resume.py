@@ -45,6 +45,17 @@ def test_a_run_interrupted_at_several_steps_ends_like_one_that_was_not(method, v
     assert differences(whole, tmp_path / "stopped") == []
 
 
+def test_so_does_a_run_whose_representations_are_made_in_pieces(vectors, tmp_path, monkeypatch):
+    monkeypatch.setattr("magnet.training.pieces.PIECE", 300)
+    whole = run(tmp_path / "whole", vectors, **ODD)
+    config = settings(tmp_path / "stopped", vectors, **ODD)
+    stop_at(monkeypatch, 7)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, silent=True)
+    go_on(tmp_path / "stopped")
+    assert differences(whole, tmp_path / "stopped") == []
+
+
 def test_so_does_an_image_run_with_batch_norm_augmentation_and_workers(images, tmp_path, monkeypatch):
     options = {
         **ODD,

@@ -103,6 +103,16 @@ def test_tensorboard_gets_the_same_numbers(vectors, tmp_path):
     assert "refresh/smallest_cluster" in events.Tags()["scalars"]
 
 
+def test_churn_is_that_of_a_table_of_all_pairs():
+    for seed in range(10):
+        g = torch.Generator().manual_seed(seed)
+        before, after = (torch.randint(1 + seed, (80,), generator=g) for _ in range(2))
+        table = torch.zeros(1 + seed, 1 + seed)
+        for old, new in zip(before.tolist(), after.tolist(), strict=True):
+            table[new, old] += 1
+        assert churn(before, after) == pytest.approx(1 - float(table.amax(dim=1).sum()) / 80)
+
+
 def test_churn_ignores_how_clusters_are_numbered():
     before = torch.tensor([0, 0, 0, 1, 1, 2])
     assert churn(before, torch.tensor([2, 2, 2, 0, 0, 1])) == 0

@@ -37,7 +37,9 @@ class VectorBackbone(Backbone):
         mean = x.mean(0, dtype=torch.float64)
         if not bool(mean.isfinite().all()):
             raise UserError("the inputs hold NaN or infinite values: remove those rows or features first")
-        variance = torch.stack([(rows.double() - mean).square().sum() for rows in x.split(8192)]).sum() / x.numel()
+        # Sums as plain numbers: small tensors kept between the large ones would keep the freed memory in the process.
+        sums = [float((rows.double() - mean).square().sum()) for rows in x.split(8192)]
+        variance = torch.tensor(sums, dtype=torch.float64).sum() / x.numel()
         self.input_mean.copy_(mean)
         self.input_scale.copy_(variance.sqrt() if variance > 0 else torch.ones(()))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from magnet.data.attributes import Attributes, from_classes, from_table
 from magnet.data.listing import Listing
+from magnet.data.numbered import Numbered
 from magnet.errors import UserError
 
 KEYS = ("X", "y", "test", "split", "name", "classes", "attributes", "class_attributes", "attribute_names")
@@ -36,7 +37,7 @@ def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
         content=X,
         labels=labels,
         classes=classes,
-        names=[str(row) for row in arrays.get("name", np.arange(len(X)))],
+        names=[str(row) for row in arrays["name"]] if "name" in arrays else Numbered(len(X)),
         split=_split(arrays, name),
         attributes=_attributes(arrays, labels, len(classes), name),
     )

@@ -50,7 +50,8 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
             raise UserError(f"{spec}: found {found}, expected examples of at least two classes.")
         self.name, self.spec = listing.name, spec
         self.labels = torch.from_numpy(labels)
-        self.classes, self.names = classes, listing.names
+        self.classes = classes
+        self.names: Sequence[str] = listing.names
         self.split = complete(listing.split, labels, seed=seed, validation=validation)
         self.attributes: Attributes | None = listing.attributes
         self.skipped = listing.skipped

@@ -26,7 +26,7 @@ class Listing:
     content: Content
     labels: np.ndarray
     classes: list[str]
-    names: list[str]
+    names: Sequence[str]
     split: np.ndarray | None = None
     attributes: Attributes | None = None
     skipped: list[tuple[str, str]] = field(default_factory=list)

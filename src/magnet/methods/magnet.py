@@ -5,6 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from magnet.grouping import distinct
 from magnet.index import ClusterIndex
 from magnet.methods.base import Batch, Method, MethodLoss, Network, Options, Setting
 from magnet.objective import MagnetLoss
@@ -19,7 +20,7 @@ class ClusterMethod(Method):
     def __init__(self, setting: Setting, options: Options) -> None:
         super().__init__(setting, options)
         # Until the first refresh nothing is known of the space: every class is one cluster, at no place in particular.
-        classes, assignments = torch.unique(setting.labels, return_inverse=True)
+        classes, assignments, _ = distinct(setting.labels)
         index = ClusterIndex(torch.zeros(len(classes), 1), classes, assignments, torch.ones(()))
         self.sampler: NeighbourhoodSampler = NeighbourhoodSampler(
             index,

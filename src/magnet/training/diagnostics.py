@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from magnet.index import ClusterIndex
@@ -14,8 +14,12 @@ def churn(before: Tensor, after: Tensor) -> float:
 
     Each new cluster is taken as the continuation of the old one that most of its members come from.
     """
-    pairs, counts = torch.unique(torch.stack([after, before]), dim=1, return_counts=True)
-    stayed = torch.zeros(int(after.max()) + 1, dtype=torch.long).scatter_reduce(0, pairs[0], counts, "amax")
+    old = int(before.max()) + 1
+    pairs = (after * old).add_(before).numpy()
+    pairs.sort()  # in place: `torch.unique` of pairs takes many times their memory
+    first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]]))
+    stayed = np.zeros(int(after.max()) + 1, np.int64)
+    np.maximum.at(stayed, pairs[first] // old, np.diff(first, append=len(pairs)))
     return 1 - int(stayed.sum()) / len(after)
 
 

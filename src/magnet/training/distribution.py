@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from magnet.clustering import kmeans_per_class
+from magnet.grouping import distinct
 from magnet.index import ClusterIndex
 
 
@@ -67,7 +68,7 @@ def share_buffers(module: nn.Module, world_size: int) -> None:
 
 def share_classes(labels: Tensor, world_size: int) -> Tensor:
     """The rank (N,) that embeds and clusters each example: whole classes, about as many examples for each rank."""
-    classes, class_of, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
+    classes, class_of, sizes = distinct(labels)
     owner = torch.zeros(len(classes), dtype=torch.long)
     loads = [(0, rank) for rank in range(world_size)]
     order = sizes.argsort(descending=True, stable=True)
@@ -78,21 +79,36 @@ def share_classes(labels: Tensor, world_size: int) -> Tensor:
     return owner[class_of]
 
 
+def own_places(labels: Tensor, rank: int, world_size: int) -> Tensor | None:
+    """Where the examples of a rank stand among all N (n,); None if it is alone and has all: a table less of N."""
+    return None if world_size == 1 else (share_classes(labels, world_size) == rank).nonzero().squeeze(1)
+
+
+def in_order(rows: Tensor, places: Tensor | None, world_size: int) -> Tensor:
+    """The rows of all ranks (N, ...), each in its place; those of a rank that is alone are not copied."""
+    if places is None:
+        return rows
+    everyone, everything = gather_rows(places, world_size), gather_rows(rows, world_size)
+    ordered = torch.empty_like(everything)
+    ordered[everyone] = everything
+    return ordered
+
+
 def shared_index(
-    representations: Tensor, places: Tensor, labels: Tensor, clusters_per_class: int, seed: int, world_size: int
+    representations: Tensor, places: Tensor | None, labels: Tensor, clusters_per_class: int, seed: int, world_size: int
 ) -> ClusterIndex:
     """The index of the whole training set; each rank clusters the classes that it holds.
 
     Args:
         representations: (n, d) of this rank's examples; they stay on this rank.
-        places: (n,) where those stand among all N training examples, as `share_classes` has it.
+        places: (n,) where those stand among all N training examples, as `own_places` has it.
         labels: (N,) classes of all training examples.
         clusters_per_class: K.
         seed: of K-means.
         world_size: how many ranks take part.
     """
-    if world_size == 1:
-        return ClusterIndex.fit(representations, labels[places], clusters_per_class, seed=seed)
+    if places is None:
+        return ClusterIndex.fit(representations, labels, clusters_per_class, seed=seed)
     own = kmeans_per_class(representations, labels[places], clusters_per_class, seed=seed)
     counts = gather_rows(torch.tensor([len(own.centres)]), world_size)
     rank = dist.get_rank()

@@ -31,10 +31,11 @@ from magnet.training.checkpoint import (
 )
 from magnet.training.diagnostics import BatchWatch, churn
 from magnet.training.display import Display
-from magnet.training.distribution import exchange, gather_rows, share_buffers, share_classes, shared_index
+from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
 from magnet.training.embed import embed, settle_batchnorm
 from magnet.training.journal import Journal
 from magnet.training.loading import batches
+from magnet.training.pieces import index_in_pieces, pieces_of
 from magnet.training.refreshes import keep_refresh
 from magnet.training.workbench import Workbench
 
@@ -60,7 +61,7 @@ class Trainer:
         self.total = self.config.steps or self.config.epochs * self.epoch_steps
         self.refresh_every = self.config.refresh_every or self.epoch_steps
         self.validation = bench.data.indices("validation")
-        self.mine = (share_classes(bench.labels, self.world) == fabric.global_rank).nonzero().squeeze(1)
+        self.mine = own_places(bench.labels, fabric.global_rank, self.world)
         self.watch = BatchWatch(bench.labels)
         self.index: ClusterIndex | None = None
         self.stream: Iterator[tuple[Tensor, Tensor]] = iter(())
@@ -172,35 +173,53 @@ class Trainer:
         settle_batchnorm(self.learner, bench.data, bench.train, bench.views, **at, seed=seed)  # type: ignore[arg-type]
         share_buffers(self.learner, self.world)
         rule = self.method.classifier if validate else ""
-        if not refresh and rule not in ("knc", "knn"):
-            representations = None
-        else:
-            with self.fabric.autocast():
-                representations = embed(
-                    self.learner, bench.data, bench.train[self.mine], bench.views, **at,  # type: ignore[arg-type]
-                    report=lambda done, total: self.display.busy("embedding", done, total),
-                )  # fmt: skip
+        needed = refresh or rule in ("knc", "knn")
+        whole = (refresh and not self.method.wants_index) or rule == "knn"  # all representations, not the index alone
+        in_pieces = needed and not whole and not config.keep_refreshes and self.world == 1
+        pieces = pieces_of(len(bench.train), self.learner.network.dim) if in_pieces else 1
+        representations, index, everything = None, None, None
+        if needed and pieces == 1:
+            representations = self._embed(bench.train if self.mine is None else bench.train[self.mine])
         self.method.observe(self.learner.eval().represent)
         self.learner.train()
-        index, everything = None, None
         self._spent("embedding", start)
         start = time.perf_counter()
+        if pieces > 1:
+
+            def represent(places: Tensor) -> Tensor:
+                nonlocal start
+                begin = time.perf_counter()
+                found = self._embed(bench.train[places])
+                self._spent("embedding", begin)
+                start += time.perf_counter() - begin  # which is no part of the refresh
+                return found
+
+            index = index_in_pieces(represent, bench.labels, config.clusters_per_class, seed, pieces)
         if representations is not None:
             if self.method.wants_index or rule in ("knc", "knn"):
                 self.display.busy("clustering")
                 index = shared_index(
                     representations, self.mine, bench.labels, config.clusters_per_class, seed, self.world
                 )
-            if (refresh and not self.method.wants_index) or rule == "knn":
-                everything = torch.empty(len(bench.train), representations.shape[1])
-                everything[gather_rows(self.mine, self.world)] = gather_rows(representations, self.world)
+            if whole:
+                everything = in_order(representations, self.mine, self.world)
+        kept = representations if config.keep_refreshes else None
+        representations = None  # the largest block of all goes before the tables of a refresh come
         if refresh:
-            self._refresh(index, everything, representations)
+            self._refresh(index, everything, kept)
         self._spent("refresh", start)
         if validate:
             start = time.perf_counter()
             self._validate(index, everything)
             self._spent("validation", start)
+
+    def _embed(self, rows: Tensor) -> Tensor:
+        """Representations (n, d) of training examples, ids into the data."""
+        with self.fabric.autocast():
+            return embed(
+                self.learner, self.bench.data, rows, self.bench.views, device=self.fabric.device,
+                workers=self.bench.workers, report=lambda done, total: self.display.busy("embedding", done, total),
+            )  # fmt: skip
 
     def _refresh(self, index: ClusterIndex | None, everything: Tensor | None, own: Tensor | None) -> None:
         record: dict[str, Any] = {}

@@ -45,10 +45,11 @@ def check_parts(folder: Path, data: Dataset) -> None:
 
 def _marks(data: Dataset) -> Tensor:
     """A number for each example (N,), from its name and class."""
-    classes = [data.classes[c] for c in data.labels.tolist()]
-    texts = (f"{name}\0{label}".encode() for name, label in zip(data.names, classes, strict=True))
-    digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts)
-    return torch.from_numpy(np.frombuffer(digests, np.int64).copy())
+    digests = bytearray()  # grown row by row: lists of millions of strings would take a gigabyte
+    rows = (label for part in data.labels.split(2**16) for label in part.tolist())
+    for name, label in zip(data.names, rows, strict=True):
+        digests += hashlib.blake2b(f"{name}\0{data.classes[label]}".encode(), digest_size=8).digest()
+    return torch.frombuffer(digests, dtype=torch.int64)
 
 
 def _read(folder: Path) -> dict[str, Tensor] | None:
