@@ -5,9 +5,9 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from magnet import kmeans
+from magnet import clustering, kmeans
 from magnet.clustering import kmeans_per_class
-from magnet.workers import threads
+from magnet.workers import threads, unlocked
 from watching import Watch
 
 
@@ -142,7 +142,7 @@ def test_k_clusters_are_found_wherever_there_are_k_distinct_points(seed):
 def points_on_a_line(*places):
     """One class."""
     rows = torch.tensor(places)[None, :, None]
-    return kmeans.Points.of(rows, torch.ones(1, len(places), dtype=torch.bool))
+    return kmeans.points_of(rows, torch.ones(1, len(places), dtype=torch.bool))
 
 
 def test_an_emptied_cluster_restarts_at_the_worst_served_point():
@@ -164,15 +164,16 @@ def test_a_point_halfway_between_two_centres_belongs_to_the_first():
 def test_products_of_the_points_and_products_with_them_give_the_same_clusters(monkeypatch, spread):
     x, labels = blobs([20, 31, 17], 32, modes=4, spread=spread)  # fewer points than dimensions
     expected = kmeans_per_class(x, labels, 4)
-    of = kmeans.Points.of
+    of = kmeans.points_of
 
     def transposed(rows, real):
         found = of(rows, real)
-        assert found.multiplied
+        assert kmeans._multiplied(found)
         return found._replace(others=rows.transpose(1, 2).contiguous())
 
-    monkeypatch.setattr(kmeans.Points, "of", transposed)
-    found = kmeans_per_class(x, labels, 4)
+    monkeypatch.setattr(kmeans, "points_of", transposed)
+    with threads(1):  # what is patched in Python is not in the script
+        found = kmeans_per_class(x, labels, 4)
     assert torch.equal(found.assignments, expected.assignments)
     torch.testing.assert_close(found.centres, expected.centres)
 
@@ -247,6 +248,33 @@ def test_the_number_of_threads_changes_not_a_bit(monkeypatch, d):
             found.append(kmeans_per_class(x, labels, 3))
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0][:4], other[:4], strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("d", [1, 3, 128], ids=["duplicates", "more points than dimensions", "fewer"])
+def test_the_script_of_a_block_gives_the_bits_of_the_function(dtype, d):
+    g = generator(d)
+    sizes = torch.tensor([40, 40, 33, 12, 5])  # the rest is padding
+    real = torch.arange(40) < sizes[:, None]
+    rows = torch.randn(5, 40, d, generator=g, dtype=dtype)
+    rows = (rows.round() if d == 1 else rows) * real[..., None]  # few places: clusters are emptied and given up
+    wanted = torch.tensor([5, 7, 1, 6, 5])
+    draws = torch.rand(5, 3, 7, 3, generator=g, dtype=torch.float64)
+    for most in (0, 1, 100):
+        args = rows, real, wanted, 2 + wanted.log().long(), draws, most
+        expected, found = kmeans.cluster_block(*args), unlocked(kmeans.cluster_block)(*args)
+        assert all(torch.equal(a, b) for a, b in zip(expected[:4], found[:4], strict=True))
+        assert found.iterations == expected.iterations
+
+
+@pytest.mark.parametrize(("count", "used"), [(1, []), (2, [clustering._stack, kmeans.cluster_block])])
+def test_several_threads_run_the_script(monkeypatch, count, used):
+    seen = []
+    monkeypatch.setattr("magnet.clustering.BLOCK_ELEMENTS", 2**9)
+    monkeypatch.setattr("magnet.clustering.unlocked", lambda function: seen.append(function) or function)
+    with threads(count):
+        kmeans_per_class(*blobs([40] * 6, 4, modes=3), 3)
+    assert seen == used
 
 
 def test_restarts_and_classes_that_have_settled_are_not_computed_again(monkeypatch):

@@ -1,11 +1,12 @@
 """Parts of a task, several at a time: all are done once, errors come through, and torch's threads are as before."""
 
 import threading
+import warnings
 
 import pytest
 import torch
 
-from magnet.workers import spread, threads
+from magnet.workers import spread, threads, unlocked
 
 
 @pytest.mark.parametrize("total", [1, 2, 4])
@@ -59,3 +60,23 @@ def test_a_part_can_write_into_a_tensor_that_was_made_outside(inference):
         squares = torch.zeros(10)
         spread(lambda part: squares[part].fill_(part**2), range(10), 3)
     assert squares.tolist() == [i**2 for i in range(10)]
+
+
+def half(x: torch.Tensor) -> tuple[torch.Tensor, bool]:
+    return x / 2, torch.jit.is_scripting()
+
+
+def test_an_unlocked_function_is_a_script_and_nobody_is_warned():
+    unlocked.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found, scripted = unlocked(half)(torch.ones(2))
+    assert found.tolist() == [0.5, 0.5]
+    assert scripted
+    assert unlocked(half) is unlocked(half)  # made once
+
+
+def test_a_function_whose_source_is_not_at_hand_stays_as_it_is():
+    scope = {"__name__": "nowhere"}
+    exec("def f(x): return x + 1", scope)
+    assert unlocked(scope["f"]) is scope["f"]

@@ -17,8 +17,8 @@ from torch import Tensor
 from magnet.checks import check_ids, check_positive, check_representations
 from magnet.grouping import distinct, order_by_group
 from magnet.kmeans import cluster_block
-from magnet.streams import streams
-from magnet.workers import spread, threads
+from magnet.streams import streams, uniform
+from magnet.workers import spread, threads, unlocked
 
 ClustersPerClass = int | Sequence[int] | Mapping[int, int]
 
@@ -83,31 +83,26 @@ def _cluster(
 
     def cluster(block: Tensor) -> tuple[Tensor, Tensor, int]:
         """The centres (j, d) of the classes of a block, whose they are (j,), and the iterations it took."""
-        span = torch.arange(int(sizes[block].max()), device=x.device)
-        real = span < sizes[block, None]  # (G, n): not padding
-        padded = not bool(real.all())
-        rows = order[(starts[block, None] + span).clamp_max_(len(x) - 1)]  # noqa: F821 (deleted below, when all is done)
-        points = x.index_select(0, rows.flatten()).view(*rows.shape, -1)
-        if padded:
-            points *= real[..., None]
-        origin = points.sum(dim=1, keepdim=True) / sizes[block, None, None]
+        points, real, rows, origin = stack(x, order, starts[block], sizes[block])  # noqa: F821 (deleted when all is done)
         if not math.isfinite(origin.sum().item()):
             check_representations(x)  # a closer look
-        points -= origin  # expanded squares stay accurate around the mean
-        if padded:
-            points *= real[..., None]
-        keys = streams(seed, classes[block], restarts)
-        best = cluster_block(points, real, wanted[block], keys, max_iterations)
-        if padded:
-            local[rows[real]] = best.assignments[real]
-        else:
+        asked = wanted[block]
+        trials = 2 + asked.log().long()
+        draws = uniform(streams(seed, classes[block], restarts), int(asked.max()), int(trials.max()))
+        best = work(points, real, asked, trials, draws, max_iterations)
+        if bool(real.all()):
             local[rows.flatten()] = best.assignments.flatten()
+        else:
+            local[rows[real]] = best.assignments[real]
         found[block] = best.active.sum(dim=1)
         inertia[block] = best.inertia
         return (best.centres + origin)[best.active], block.repeat_interleave(found[block]), best.iterations
 
     blocks = list(_blocks(sizes, wanted, x.shape[1], restarts))[::-1]  # the largest classes first
-    centres, owners, iterations = zip(*spread(cluster, blocks, total if x.device.type == "cpu" else 1), strict=True)
+    total = total if x.device.type == "cpu" else 1
+    several = min(total, len(blocks)) > 1
+    stack, work = (unlocked(_stack), unlocked(cluster_block)) if several else (_stack, cluster_block)
+    centres, owners, iterations = zip(*spread(cluster, blocks, total), strict=True)
     del order
     owner = torch.cat(owners)
     by_class = owner.argsort(stable=True)
@@ -115,6 +110,32 @@ def _cluster(
     return KMeansResult(
         torch.cat(centres)[by_class], classes[owner[by_class]], assignments, inertia.sum(), max(iterations)
     )
+
+
+def _stack(x: Tensor, order: Tensor, starts: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The points of G classes, each around its mean, padded with zeros.
+
+    Args:
+        x: (N, d) all points.
+        order: (N,) their ids, class by class.
+        starts: (G,) where each class starts in it.
+        sizes: (G,) and how many points it has.
+
+    Returns:
+        The points (G, n, d), which of them are real (G, n), their ids (G, n), and the means (G, 1, d).
+    """
+    span = torch.arange(int(sizes.max()), device=x.device)
+    real = span < sizes[:, None]
+    padded = not bool(real.all())
+    rows = order[(starts[:, None] + span).clamp_max_(len(x) - 1)]
+    points = x.index_select(0, rows.flatten()).view(rows.shape[0], rows.shape[1], x.shape[1])
+    if padded:
+        points *= real[..., None]
+    origin = points.sum(dim=1, keepdim=True) / sizes[:, None, None]
+    points -= origin  # expanded squares stay accurate around the mean
+    if padded:
+        points *= real[..., None]
+    return points, real, rows, origin
 
 
 def _blocks(sizes: Tensor, wanted: Tensor, d: int, restarts: int) -> Iterator[Tensor]:

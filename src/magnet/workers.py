@@ -1,13 +1,16 @@
 """Independent parts of a task, several at a time."""
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
 import torch
 
+Function = TypeVar("Function", bound=Callable)
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
@@ -25,6 +28,26 @@ def threads(count: int) -> Iterator[int]:
         yield before
     finally:
         torch.set_num_threads(before)
+
+
+@cache
+def unlocked(function: Function) -> Function:
+    """The same function of tensors as TorchScript, which runs without Python's lock; itself where that cannot be had.
+
+    Threads that hand the lock to each other around operations of microseconds wait for it longer than they work.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            scripted = torch.jit.script(function)
+        except OSError:  # the source is not at hand
+            return function
+
+    def call(*args):  # type: ignore[no-untyped-def]
+        with torch.jit.optimized_execution(False):  # the first calls of every shape would take several times as long
+            return scripted(*args)
+
+    return call  # type: ignore[return-value]
 
 
 def spread(work: Callable[[Part], Result], parts: Iterable[Part], total: int) -> list[Result]:
