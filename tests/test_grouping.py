@@ -34,8 +34,9 @@ def test_labels_that_are_ids_already_are_not_copied():
 @pytest.mark.parametrize("groups", [1, 5, 60])
 def test_the_order_by_group_is_that_of_a_stable_sort(monkeypatch, block, groups):
     monkeypatch.setattr("magnet.grouping.BLOCK", block)
-    ids = torch.cat([torch.arange(groups), drawn(groups, 500)])
-    assert torch.equal(order_by_group(ids, torch.bincount(ids)).long(), ids.argsort(stable=True))
+    mixed = torch.cat([torch.arange(groups), drawn(groups, 500)])
+    for ids in (mixed, mixed.sort().values, torch.cat([mixed.sort().values, torch.zeros(1, dtype=torch.long)])):
+        assert torch.equal(order_by_group(ids, torch.bincount(ids)).long(), ids.argsort(stable=True))
 
 
 def test_ordering_holds_one_table_and_a_block_however_many_rows(monkeypatch):
