@@ -57,7 +57,7 @@ def test_a_rival_that_ends_above_one_percent_does_not_count(monkeypatch):
     monkeypatch.setattr(clusters, "_by_faiss", lambda x, labels, k: 1e9)
     found = clusters._compare("two classes", "", x, labels, 2, 1.0)
     assert found.baseline.endswith("scikit-learn")
-    assert found.repeats == 5
+    assert found.repeats == clusters.REPEATS
 
 
 @pytest.mark.parametrize("kind", impostors.KINDS)

@@ -11,7 +11,7 @@ from torch import Tensor
 from magnet.bench.measurement import Measurement, duration, seconds
 from magnet.clustering import kmeans_per_class
 
-REPEATS = 5
+REPEATS = 11
 RESTARTS, MAX_ITERATIONS = 3, 100
 SEPARATION = {"well separated": 4.0, "overlapping": 0.2}  # spread of a class's modes, in standard deviations of a mode
 NOTE = (
