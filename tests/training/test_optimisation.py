@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from magnet.errors import UserError
 from magnet.training.checkpoint import checkpoints
 from magnet.training.loop import Trainer
 from magnet.training.train import train
@@ -90,3 +91,23 @@ def test_freeze_leaves_all_but_the_last_layer_as_it_was(images, tmp_path):
     moved = {name for name in before if name.startswith("network.") and not torch.equal(before[name], after[name])}
     statistics = {name for name in moved if ".running_" in name or name.endswith("num_batches_tracked")}
     assert moved - statistics == {"network.embedding.weight", "network.embedding.bias"}
+
+
+def test_freeze_batchnorm_keeps_the_statistics_of_the_weights_it_starts_from(images, tmp_path):
+    options = {"image_size": 12, "hidden": 0, "workers": 0, "alpha": 100.0}
+    first = run(tmp_path / "first", images, steps=3, method="softmax", **options)
+    moved = {}
+    for fixed in (False, True):
+        again = run(tmp_path / f"{fixed}", images, steps=3, warm_start=first, freeze_batchnorm=fixed, **options)
+        before, after = weights(first), weights(again)
+        both = {name for name in before if name.startswith("network.") and name in after}
+        moved[fixed] = {name for name in both if not torch.equal(before[name], after[name])}
+    statistics = {name for name in moved[False] if ".running_" in name}
+    assert statistics
+    assert not statistics & moved[True]
+    assert {name for name in moved[True] if name.endswith(".weight")}
+
+
+def test_freeze_batchnorm_without_pretrained_weights_is_refused(images, tmp_path):
+    with pytest.raises(UserError, match="give --weights or --warm-start"):
+        run(tmp_path / "run", images, steps=1, freeze_batchnorm=True)

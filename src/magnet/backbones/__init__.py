@@ -3,7 +3,7 @@
 from magnet.backbones.base import Backbone
 from magnet.backbones.batchnorm import has_batchnorm, reestimate_batchnorm
 from magnet.backbones.build import build, names
-from magnet.backbones.freeze import freeze
+from magnet.backbones.freeze import freeze, freeze_batchnorm
 from magnet.backbones.vectors import VectorBackbone
 from magnet.backbones.weights import Report, load_weights
 
@@ -13,6 +13,7 @@ __all__ = [
     "VectorBackbone",
     "build",
     "freeze",
+    "freeze_batchnorm",
     "has_batchnorm",
     "load_weights",
     "names",

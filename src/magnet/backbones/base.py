@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
 class Backbone(nn.Module):
@@ -29,7 +30,8 @@ class Backbone(nn.Module):
         self.kind = kind
         self.input_size = input_size  # side of the square crop it prefers, images only
         self.mean, self.std = mean, std  # per channel, of pixels in 0..1, images only
-        self.frozen = False
+        self.frozen = False  # the trunk, by `freeze`
+        self.fixed_batchnorm = False  # by `freeze_batchnorm`
 
     def trunk_modules(self) -> list[nn.Module]:
         """The children that are not the head."""
@@ -46,10 +48,17 @@ class Backbone(nn.Module):
             if name in self.head_names:
                 yield from child.parameters()
 
+    def batchnorm_layers(self) -> list[_BatchNorm]:
+        """All batch-norm layers."""
+        return [layer for layer in self.modules() if isinstance(layer, _BatchNorm)]
+
     def train(self, mode: bool = True) -> "Backbone":
-        """As in torch, but a frozen trunk stays in eval mode: its batch-norm statistics must not drift."""
+        """As in torch, but a frozen trunk and fixed batch norm stay in eval mode: their statistics must not drift."""
         super().train(mode)
         if self.frozen:
             for module in self.trunk_modules():
                 module.eval()
+        if self.fixed_batchnorm:
+            for layer in self.batchnorm_layers():
+                layer.training = False  # the flag alone: a layer may have children (a dropout) of its own
         return self

@@ -17,13 +17,13 @@ from magnet.backbones.base import Backbone
 
 
 def _layers(module: nn.Module) -> list[_BatchNorm]:
-    """Batch-norm layers that keep statistics, except those of a frozen trunk, which must not move."""
+    """Batch-norm layers that keep statistics, except those of a frozen trunk or fixed ones, which must not move."""
     frozen = {
         id(layer)
         for backbone in module.modules()
-        if isinstance(backbone, Backbone) and backbone.frozen
-        for trunk in backbone.trunk_modules()
-        for layer in trunk.modules()
+        if isinstance(backbone, Backbone) and (backbone.frozen or backbone.fixed_batchnorm)
+        for part in ([backbone] if backbone.fixed_batchnorm else backbone.trunk_modules())
+        for layer in part.modules()
     }
     return [
         layer

@@ -90,6 +90,8 @@ class TrainConfig:
     """Weights to start the backbone from: .safetensors, or a .pth of tensors only."""
     freeze: bool = False
     """Train only the last layer of an image network."""
+    freeze_batchnorm: bool = False
+    """Keep the batch-norm statistics of pretrained weights instead of estimating them from this data."""
     warm_start: Path | None = None
     """Run of softmax whose network to start from."""
     warm_start_epochs: int = 0
@@ -183,5 +185,7 @@ class TrainConfig:
                 raise UserError(f"--{name} must be below {below:g}; found {getattr(self, name)}")
         if self.impostor_fraction > 1:
             raise UserError(f"--impostor-fraction must be at most 1; found {self.impostor_fraction}")
+        if self.freeze_batchnorm and not (self.weights or self.warm_start or self.backbone.endswith("@pretrained")):
+            raise UserError("--freeze-batchnorm keeps statistics of pretrained weights: give --weights or --warm-start")
         if self.warm_start and self.warm_start_epochs:
             raise UserError("--warm-start and --warm-start-epochs exclude each other: give one of them")

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from magnet.backbones import VectorBackbone, build, freeze, load_weights
+from magnet.backbones import VectorBackbone, build, freeze, freeze_batchnorm, load_weights
 from magnet.data import SOURCES, Dataset, open_data
 from magnet.errors import UserError
 from magnet.methods import Options, Setting, method_class
@@ -96,6 +96,8 @@ def make_workbench(
         load_weights(network, config.weights)
     if config.freeze:
         freeze(network)
+    if config.freeze_batchnorm:
+        freeze_batchnorm(network)
     setting = Setting(labels, len(data.classes), network.dim, config.seed, rank, world_size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
