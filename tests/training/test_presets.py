@@ -1,4 +1,7 @@
-"""The paper's settings by name."""
+"""The paper's settings by name, and ours."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -50,7 +53,16 @@ def test_the_defaults_are_the_papers():
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("method", ["magnet", "softmax", "triplet", "nca"])
 def test_every_preset_makes_sense_for_every_method(name, method):
-    with_preset(TrainConfig(data="photos", preset=name, method=method)).check()
+    with_preset(TrainConfig(data="photos", preset=name, method=method, weights=Path("weights.pth"))).check()
+
+
+def test_the_preset_for_pretrained_networks_keeps_their_batchnorm_and_asks_for_their_weights():
+    config = with_preset(TrainConfig(data="photos", preset="pretrained"))
+    assert config.freeze_batchnorm
+    assert config.trunk_rate < 0.1
+    with pytest.raises(UserError, match="give --weights or --warm-start"):
+        config.check()
+    replace(config, backbone="timm/resnet18@pretrained").check()
 
 
 def test_auto_goes_by_the_kind_of_data():

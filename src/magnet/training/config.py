@@ -33,8 +33,9 @@ class TrainConfig:
     """magnet, softmax, triplet, semantic-triplet, contrastive, nca, cluster-nca, ncm or ncmc; or pml/NAME, a loss of
     pytorch-metric-learning such as pml/ProxyAnchorLoss or "pml/ArcFaceLoss(margin=20,scale=32)"."""
     preset: str = "auto"
-    """auto (by the kind of data), vectors, fine-grained, images, or one of the paper's: paper/pets, paper/flowers,
-    paper/dogs, paper/imagenet-attributes, paper/hierarchy, paper/default."""
+    """auto (by the kind of data), vectors, fine-grained, images, pretrained (an image network that brings its weights),
+    or one of the paper's: paper/pets, paper/flowers, paper/dogs, paper/imagenet-attributes, paper/hierarchy,
+    paper/default."""
     backbone: str = "auto"
     """linear or mlp for vectors; convnet, googlenet or timm/NAME for images; auto: mlp or convnet."""
     seed: int = 0
