@@ -20,7 +20,7 @@ from magnet.experiments.example_values import example_values
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.representations import of_test_part
-from magnet.experiments.words import PAIRED, difference, pretty
+from magnet.experiments.words import PAIRED, difference, mean_of, pretty
 from magnet.report.attribute_plot import Panel, draw_attribute_curves
 from magnet.training.run import Run
 
@@ -131,11 +131,11 @@ def _precision_table(lab: Lab, scope: Scope, methods: dict[str, Measured], value
         rows.append([f"vs {pretty(method)}", *cells])
     caption = (
         "Columns: size of the neighbourhood, among the test examples. Mean over the examples with an attribute, then "
-        f"over the attributes; {_seeds(lab.seeds)}. vs: relative gain of {pretty(OURS)} in %, * where its 95 % "
+        f"over the attributes; {mean_of(lab.seeds)}. vs: relative gain of {pretty(OURS)} in %, * where its 95 % "
         "interval excludes zero."
     )
     if scope == "class":
-        caption = f"As above, with neighbours of the example's own class only; {_seeds(lab.seeds)}."
+        caption = f"As above, with neighbours of the example's own class only; {mean_of(lab.seeds)}."
         note = ""
     return Table(f"{lab.data.name}: {titles[scope]}", ["method", *map(str, SIZES)], rows, f"{caption} {note}".strip())
 
@@ -148,10 +148,6 @@ def _interval_table(scope: Scope, values: dict[str, Any]) -> Table:
     ]
     columns = ["size", *(f"{pretty(OURS)} - {pretty(method)}" for method in others)]
     return Table(f"differences in percentage points{where}", columns, rows, PAIRED)
-
-
-def _seeds(count: int) -> str:
-    return f"mean ± standard deviation of {count} seeds" if count > 1 else "one seed"
 
 
 def _panel(scope: Scope, methods: dict[str, Measured]) -> Panel:

@@ -8,7 +8,7 @@ from magnet.errors import UserError
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.training_curves import first_at, mean_curve, settled
-from magnet.experiments.words import pretty
+from magnet.experiments.words import pretty, seeds
 from magnet.report.curves import Curve, draw_curves
 
 HELP = "error against iterations for the best configuration of each method (training curves)"
@@ -35,7 +35,7 @@ def run(lab: Lab) -> Outcome:
     ]
     ratios = "; ".join(f"{pretty(goal)}'s iterations over Magnet's: {_ratios(values[goal]['ratio'])}" for goal in goals)
     table = Table(
-        f"{lab.data.name}: iterations to the errors at which the triplets end, each of {lab.seeds} seeds",
+        f"{lab.data.name}: iterations to the errors at which the triplets end, {seeds(lab.seeds)}",
         ["method", "error at the end, %", *(f"first at {pretty(goal)}'s end" for goal in goals)],
         rows,
         f"Validation errors, one each epoch. {ratios[0].upper()}{ratios[1:]}.",
@@ -44,7 +44,7 @@ def run(lab: Lab) -> Outcome:
     lines = {pretty(goal): sum(values["ends"][goal]) / lab.seeds for goal in goals}
     marks = [(first_at(mean["Magnet"], error), error) for error in lines.values()]
     figure = lab.out / "dynamics.png"
-    draw_curves(mean, figure, title=f"{lab.data.name}: mean of {lab.seeds} seeds", goals=lines, marks=marks)
+    draw_curves(mean, figure, title=f"{lab.data.name}, {seeds(lab.seeds)}", goals=lines, marks=marks)
     return Outcome([table], [figure], values)
 
 

@@ -9,7 +9,7 @@ from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.predictions import NAMES, own_rule, top_classes, wrong
 from magnet.experiments.search import chosen, settings_table
-from magnet.experiments.words import PAIRED, difference, pretty, share, spread
+from magnet.experiments.words import PAIRED, difference, mean_of, pretty, share, spread
 
 HELP = "test error of every method on the official split, settings chosen by an equal search (tables a to d)"
 
@@ -48,7 +48,7 @@ def run(lab: Lab) -> Outcome:
         f"{lab.data.name}: error on the {size:,} test examples, in %",
         ["method", "rule", "error", "Magnet minus this", "Magnet relatively below"],
         rows,
-        f"Mean ± standard deviation of {lab.seeds} seeds. {PAIRED}",
+        f"{mean_of(lab.seeds).capitalize()}. {PAIRED}",
     )
     settings, caption = {method: found["settings"] for method, found in values.items()}, "Given, not searched."
     if lab.settings is None:

@@ -18,7 +18,7 @@ from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.predictions import NAMES, top_classes, wrong
 from magnet.experiments.search import chosen, settings_table
-from magnet.experiments.words import PAIRED, difference, pretty, share, spread
+from magnet.experiments.words import PAIRED, difference, pretty, seeds, share, spread
 from magnet.training.run import Run
 
 HELP = "error on the hidden classes after training on merged ones (table f)"
@@ -39,7 +39,7 @@ def run(lab: Lab) -> Outcome:
         merged = merge_groups(lab.data, groups)
         some = ", ".join(merged.classes[:3]) + (", ..." if len(merged.classes) > 3 else "")
         values["real groups"] = _measure(lab, merge_groups(lab.held, groups), [merged] * lab.seeds)
-        name = f"merged in {len(merged.classes)} real groups ({some}), {lab.seeds} seeds"
+        name = f"merged in {len(merged.classes)} real groups ({some}), {seeds(lab.seeds)}"
         tables += _tables(lab, name, values["real groups"])
     return Outcome(tables, values=values)
 

@@ -5,7 +5,7 @@ import numpy as np
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.predictions import NAMES, RULES, top_classes, wrong
-from magnet.experiments.words import pretty, spread
+from magnet.experiments.words import mean_of, pretty, spread
 from magnet.report.bars import draw_bars
 
 HELP = "every method under soft kNN and under kNC (figure e)"
@@ -31,7 +31,7 @@ def run(lab: Lab) -> Outcome:
         f"{lab.data.name}: test error under each rule, in %",
         ["method", *(NAMES[rule] for rule in RULES)],
         rows,
-        f"Mean ± standard deviation of {lab.seeds} seeds; the same runs under every rule.",
+        f"{mean_of(lab.seeds).capitalize()}; the same runs under every rule.",
     )
     figure = lab.out / "metrics.png"
     heights = {

@@ -13,6 +13,16 @@ def pretty(method: str) -> str:
     return _NAMES.get(method, method.removeprefix("pml/").removesuffix("Loss"))
 
 
+def seeds(count: int) -> str:
+    """How many there were."""
+    return f"{count} seeds" if count > 1 else "one seed"
+
+
+def mean_of(count: int) -> str:
+    """What the numbers of `spread` are."""
+    return f"mean ± standard deviation of {count} seeds" if count > 1 else "one seed"
+
+
 def spread(fractions: np.ndarray | list[float]) -> str:
     """Mean ± standard deviation of fractions, in percent."""
     values = 100 * np.asarray(fractions, float)

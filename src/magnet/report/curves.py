@@ -27,6 +27,8 @@ def draw_curves(
         marks: (step, error) of the red diamonds; without a step there is none.
     """
     plt = pyplot()
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     figure, axis = plt.subplots(figsize=(6.4, 4.0))
     for number, (name, curve) in enumerate(curves.items()):
         steps, errors = zip(*curve, strict=True)
@@ -37,6 +39,9 @@ def draw_curves(
         if step is not None:
             axis.plot([step], [100 * error], marker="D", color="red", markersize=8, linestyle="", zorder=5)
     axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set_xlabel("iterations")
     axis.set_ylabel("validation error, %")
     axis.set_title(title, fontsize=11, loc="left")

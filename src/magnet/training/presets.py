@@ -33,7 +33,9 @@ _VECTORS = {"backbone": "linear", "dim": 512, "epochs": 20, "learning_rate": 0.0
             "clusters_per_class": 2}  # fmt: skip
 
 _PRETRAINED = {"dim": 512, "flip": True, "freeze_batchnorm": True, "learning_rate": 0.01, "trunk_rate": 0.03,
-               "schedule": "cosine", "epochs": 8, "clusters_per_class": 2}  # fmt: skip
+               "schedule": "cosine", "epochs": 8}  # fmt: skip
+
+_PRETRAINED_TRIPLET = {"alpha": 0.798, "impostor_fraction": 0.01}
 
 _MAGNET = {"alpha": 2.0, "scaling": 10.0, "own_mean": "leave-one-out"}
 
@@ -65,12 +67,14 @@ PRESETS: dict[str, dict[str, Changes]] = {
         "": {"learning_rate": 0.01},
     },
     # Fine-tuning a network that brings its weights. Rates chosen on a validation part of Oxford-IIIT Pet's images with
-    # EfficientNet-Lite0, Magnet's other settings on its frozen features.
+    # EfficientNet-Lite0, the other settings on its frozen features.
     "pretrained": {
         "magnet": _PRETRAINED
-        | {"alpha": 3.88, "scaling": 3.26, "clusters_per_batch": 24, "examples_per_cluster": 2,
+        | {"alpha": 3.88, "scaling": 3.26, "clusters_per_class": 2, "clusters_per_batch": 24, "examples_per_cluster": 2,
            "own_mean": "leave-one-out"},
         "softmax": _PRETRAINED | {"learning_rate": 0.03},
+        "triplet": _PRETRAINED | _PRETRAINED_TRIPLET,
+        "semantic-triplet": _PRETRAINED | _PRETRAINED_TRIPLET,
         "": _PRETRAINED,
     },
 }  # fmt: skip
