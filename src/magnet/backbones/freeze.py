@@ -26,8 +26,7 @@ def freeze_batchnorm(module: Backbone) -> Backbone:
     """
     if not module.batchnorm_layers():
         raise UserError(
-            f"a {type(module).__name__} backbone here has no batch norm whose statistics could be kept: leave out "
-            "--freeze-batchnorm"
+            f"this {type(module).__name__} has no batch norm whose statistics could be kept: give --no-freeze-batchnorm"
         )
     module.fixed_batchnorm = True
     module.train(module.training)
