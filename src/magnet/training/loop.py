@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,10 @@ from magnet.training.diagnostics import BatchWatch, churn
 from magnet.training.display import Display
 from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
 from magnet.training.embed import embed, settle_batchnorm
+from magnet.training.inputs import input_space, mean_inputs
 from magnet.training.journal import Journal
 from magnet.training.loading import batches
+from magnet.training.optimiser import parameter_groups, rate_at
 from magnet.training.pieces import index_in_pieces, pieces_of
 from magnet.training.refreshes import keep_refresh
 from magnet.training.workbench import Workbench
@@ -50,7 +53,7 @@ class Trainer:
         self.bench, self.fabric, self.display, self.folder = bench, fabric, display, folder
         self.config, self.learner, self.method = bench.config, bench.learner, bench.learner.method
         self.optimiser = torch.optim.SGD(
-            _parameter_groups(bench), lr=self.config.learning_rate, momentum=self.config.momentum,
+            parameter_groups(bench), lr=self.config.learning_rate, momentum=self.config.momentum,
             weight_decay=self.config.weight_decay,
         )  # fmt: skip
         self.model, wrapped = fabric.setup(self.learner, self.optimiser)
@@ -86,7 +89,8 @@ class Trainer:
         try:
             with torch.random.fork_rng(devices=[self.fabric.device] if self.fabric.device.type == "cuda" else []):
                 if self.step == 0 and self.method.reads_inputs:
-                    self.method.prepare(self._input_space(), self._mean_inputs)
+                    space = input_space(self.learner, self.bench, self.fabric.device)
+                    self.method.prepare(space, partial(mean_inputs, self.bench))
                 while True:
                     self._boundary()
                     if self.step >= self.total or self.progress["finished"] or self.stopping:
@@ -111,7 +115,7 @@ class Trainer:
         now = (config.seed, self.step, self.fabric.global_rank)
         seed_globally(generator(*now, 0).initial_seed(), device)  # dropout draws from the global generator
         inputs = self.bench.views.train(raw.to(device), generator(*now, 1))
-        rate = self._rate()
+        rate = rate_at(self.step, config, total=self.total, epoch_steps=self.epoch_steps)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["factor"]
         output = self.model(inputs, labels.to(device), clusters.to(device))
@@ -276,11 +280,6 @@ class Trainer:
             self.stream = batches(self.bench.data, self.bench.train, self.method.sampler, self.bench.workers)
         raise RuntimeError("the sampler draws no batches")
 
-    def _rate(self) -> float:
-        if self.config.schedule == "cosine":
-            return self.config.learning_rate * 0.5 * (1 + math.cos(math.pi * self.step / self.total))
-        return float(self.config.learning_rate * self.config.annealing ** (self.step // self.epoch_steps))
-
     def _save(self, best: bool) -> None:
         self.saved_at = self.step
         self.progress["watch"] = self.watch.state()
@@ -303,25 +302,6 @@ class Trainer:
             self.method.refresh(None, self.index)
         self.method.sampler.load_state_dict(load_sampler(checkpoint))
 
-    def _input_space(self) -> Tensor:
-        """Vectors as they are; images as the untrained (or warm-started) network sees them."""
-        bench = self.bench
-        if bench.data.kind == "vectors":
-            return bench.data.batch(bench.train)
-        return embed(
-            self.learner, bench.data, bench.train, bench.views, device=self.fabric.device, workers=bench.workers
-        )
-
-    def _mean_inputs(self, assignments: Tensor, count: int) -> Tensor:
-        bench, total = self.bench, None
-        for places, raw in batches(bench.data, bench.train, _chunks(len(bench.train)), bench.workers):
-            inputs = bench.views.plain(raw)
-            total = torch.zeros(count, *inputs.shape[1:]) if total is None else total
-            total.index_add_(0, assignments[places], inputs)
-        assert total is not None
-        size = torch.bincount(assignments, minlength=count).clamp_min(1)
-        return total / size.view(-1, *[1] * (total.ndim - 1))
-
     def _spent(self, what: str, start: float) -> None:
         seconds = self.progress["seconds"]
         seconds[what] = seconds.get(what, 0.0) + time.perf_counter() - start
@@ -336,21 +316,6 @@ class Trainer:
         if self.interrupted:  # a second time: at once
             raise KeyboardInterrupt
         self.interrupted = True
-
-
-def _parameter_groups(bench: Workbench) -> list[dict[str, Any]]:
-    network = bench.learner.network
-    trunk = {id(p) for p in network.trunk_parameters()} if network.kind == "images" else set()
-    parameters = [p for p in bench.learner.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if id(p) not in trunk], "factor": 1.0},
-        {"params": [p for p in parameters if id(p) in trunk], "factor": bench.config.trunk_rate},
-    ]
-    return [group for group in groups if group["params"]]
-
-
-def _chunks(count: int, size: int = 256) -> list[list[int]]:
-    return [list(range(start, min(start + size, count))) for start in range(0, count, size)]
 
 
 def _signals() -> list[signal.Signals]:
