@@ -52,7 +52,7 @@ def run(lab: Lab) -> Outcome:
     steps = math.ceil(len(lab.held.indices("train")) / BATCH)
     best = lab.best("magnet")
     axes = choices(best, steps)
-    lab.expect(lab.trials + lab.seeds * (1 + sum(len(rows) for rows in axes.values())))
+    lab.expect(lab.tries + lab.seeds * (1 + sum(len(rows) for rows in axes.values())))
     tables, values = [], {}
     for title, rows in axes.items():
         found = {label: [_error(lab, replace(c, **changes), f"{title} {label}") for c in lab.seeded(best)]

@@ -56,5 +56,6 @@ def run(lab: Lab) -> Outcome:
             method: found["settings"] | {"validation error, %": round(100 * found["validation_error"], 1)}
             for method, found in values.items()
         }
-        caption = f"The best of {lab.trials} random trials for each method, by the error on held-out training examples."
+        more = " and two more with dropout" if lab.tries > lab.trials else ""
+        caption = f"The best of {lab.trials} random trials{more} for each method, by the error on held-out examples."
     return Outcome([tested, settings_table(f"{lab.data.name}: chosen settings", settings, caption)], values=values)

@@ -31,7 +31,7 @@ def run(lab: Lab) -> Outcome:
     """Random pairs, then the real hierarchy where the data has one."""
     groups = known_groups(lab.data)
     sorts = 1 if groups is None else 2
-    lab.expect(len(lab.methods) * (sorts * lab.trials + lab.pairings + (sorts - 1) * lab.seeds))
+    lab.expect(len(lab.methods) * (sorts * lab.tries + lab.pairings + (sorts - 1) * lab.seeds))
     pairs = [merge_classes(lab.data, pairing) for pairing in range(lab.pairings)]
     values = {"random pairs": _measure(lab, merge_classes(lab.held, SEARCH_PAIRING), pairs)}
     tables = _tables(lab, f"merged in random pairs, {lab.pairings} pairings and seeds", values["random pairs"])

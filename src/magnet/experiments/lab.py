@@ -13,7 +13,7 @@ from rich.console import Console
 from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.experiments.cache import judged, trained
-from magnet.experiments.search import read_settings, trials
+from magnet.experiments.search import read_settings, trials, with_dropout
 from magnet.methods import method_class
 from magnet.training.config import TrainConfig
 from magnet.training.run import Run
@@ -101,7 +101,12 @@ class Lab:
     @property
     def runs_of_best(self) -> int:
         """Trainings and trials behind a comparison of all methods."""
-        return len(self.methods) * (self.seeds + (0 if self.settings else self.trials))
+        return len(self.methods) * (self.seeds + self.tries)
+
+    @property
+    def tries(self) -> int:
+        """Trials behind the settings of one method."""
+        return 0 if self.settings else self.trials + len(with_dropout(self.configure("magnet"), self.fixed))
 
     def best(self, method: str, held: Dataset | None = None) -> TrainConfig:
         """The settings of the trial with the lowest validation error, or those that were given.
@@ -114,17 +119,23 @@ class Lab:
 
     def search(self, method: str, held: Dataset | None = None) -> list[tuple[float, TrainConfig]]:
         """All trials of a method (validation error at the end of the run, settings), best first."""
-        start, found = self.configure(method), []
+        start = self.configure(method)
+        found: list[tuple[float, TrainConfig]] = []
         if self.settings is not None:
             known = {name: value for name, value in self.settings[method].items() if name not in self.fixed}
             return [(math.nan, replace(start, **known))]
-        for number, drawn in enumerate(trials(start, self.trials, self.fixed), start=1):
-            config = replace(start, **drawn)
-            curve = self.judge(replace(config, validate_every=ONLY_LAST), held, f"trial {number}")
+
+        def attempt(config: TrainConfig, what: str) -> None:
+            curve = self.judge(replace(config, validate_every=ONLY_LAST), held, what)
             found.append((curve[-1][1] if curve else math.inf, config))
-        found.sort(key=lambda pair: pair[0])
+            found.sort(key=lambda pair: pair[0])
+
+        for number, drawn in enumerate(trials(start, self.trials, self.fixed), start=1):
+            attempt(replace(start, **drawn), f"trial {number}")
         if math.isinf(found[0][0]):
             raise UserError(f"all {len(found)} trials of {method} diverged: give a lower --learning-rate")
+        for config in with_dropout(found[0][1], self.fixed):
+            attempt(config, f"dropout {config.dropout}")
         return found
 
     def judge(self, config: TrainConfig, held: Dataset | None = None, what: str = "") -> list[tuple[int, float]]:
@@ -157,6 +168,7 @@ class Lab:
             "examples": examples | {"classes": len(self.data.classes)},
             "seeds": self.seeds,
             "trials": self.trials,
+            "dropouts": [config.dropout for config in with_dropout(self.configure("magnet"), self.fixed)],
             "conditions": {name: base[name] for name in names},
         }
 

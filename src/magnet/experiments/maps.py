@@ -30,7 +30,7 @@ CALLOUT_PIXELS = 72
 
 def run(lab: Lab) -> Outcome:
     """Lay out the test examples under the first seed's run of each method, and draw all maps."""
-    lab.expect(len(lab.methods) * (lab.trials + 1))
+    lab.expect(len(lab.methods) * (lab.tries + 1))
     rows = draw_rows(lab.data.indices("test"), MOST)
     maps, values = [], {}
     for method in lab.methods:
