@@ -56,6 +56,6 @@ def run(lab: Lab) -> Outcome:
             method: found["settings"] | {"validation error, %": round(100 * found["validation_error"], 1)}
             for method, found in values.items()
         }
-        more = " and two more with dropout" if lab.tries > lab.trials else ""
+        more = f" and {lab.tries - lab.trials} more with dropout" if lab.tries > lab.trials else ""
         caption = f"The best of {lab.trials} random trials{more} for each method, by the error on held-out examples."
     return Outcome([tested, settings_table(f"{lab.data.name}: chosen settings", settings, caption)], values=values)

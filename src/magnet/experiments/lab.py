@@ -106,7 +106,9 @@ class Lab:
     @property
     def tries(self) -> int:
         """Trials behind the settings of one method."""
-        return 0 if self.settings else self.trials + len(with_dropout(self.configure("magnet"), self.fixed))
+        if self.settings is not None:
+            return 0
+        return self.trials + len(with_dropout([self.configure("magnet")] * self.trials, self.fixed))
 
     def best(self, method: str, held: Dataset | None = None) -> TrainConfig:
         """The settings of the trial with the lowest validation error, or those that were given.
@@ -134,7 +136,7 @@ class Lab:
             attempt(replace(start, **drawn), f"trial {number}")
         if math.isinf(found[0][0]):
             raise UserError(f"all {len(found)} trials of {method} diverged: give a lower --learning-rate")
-        for config in with_dropout(found[0][1], self.fixed):
+        for config in with_dropout([config for _, config in found], self.fixed):
             attempt(config, f"dropout {config.dropout}")
         return found
 
@@ -168,7 +170,7 @@ class Lab:
             "examples": examples | {"classes": len(self.data.classes)},
             "seeds": self.seeds,
             "trials": self.trials,
-            "dropouts": [config.dropout for config in with_dropout(self.configure("magnet"), self.fixed)],
+            "dropouts": [config.dropout for config in with_dropout([self.configure("magnet")], self.fixed)],
             "conditions": {name: base[name] for name in names},
         }
 

@@ -27,6 +27,7 @@ BY_METHOD: dict[str, Space] = {
     "semantic-triplet": TRIPLET,
 }
 DROPOUTS = (0.2, 0.5)  # tried after the random trials; beside 0, a linear map's own
+FINALISTS = 3  # of the random trials: those that dropout is tried with
 
 
 class Chance:
@@ -59,21 +60,21 @@ def trials(config: TrainConfig, count: int, fixed: frozenset[str] = frozenset())
     return [draw(Chance(config.seed, trial), space) for trial in range(count)] if space else [{}]
 
 
-def with_dropout(best: TrainConfig, fixed: frozenset[str] = frozenset()) -> list[TrainConfig]:
-    """The best of the random trials with dropout, for a linear map; other networks have dropout of their own.
+def with_dropout(best: list[TrainConfig], fixed: frozenset[str] = frozenset()) -> list[TrainConfig]:
+    """The best of the random trials again with dropout, for a linear map; other networks have dropout of their own.
 
-    How much a method overfits is its own affair: softmax and Magnet gain from dropout where triplet loses. Among the
-    random trials it would waste two thirds of triplet's.
+    How much a method overfits is its own affair: softmax and Magnet can gain from dropout where triplet loses. Among
+    the random trials it would waste two thirds of triplet's.
     """
-    searched = best.backbone == "linear" and "dropout" not in fixed
-    return [replace(best, dropout=share) for share in DROPOUTS] if searched else []
+    some = [config for config in best[:FINALISTS] if config.backbone == "linear" and "dropout" not in fixed]
+    return [replace(config, dropout=share) for config in some for share in DROPOUTS]
 
 
 def chosen(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The searched settings of a configuration and their values."""
     both = ["clusters_per_batch", "examples_per_cluster"]
     names = [name for word in space_of(config, fixed) for name in (both if word == "batch" else [word])]
-    dropout = {"dropout": max(0.0, config.dropout)} if with_dropout(config, fixed) else {}
+    dropout = {"dropout": max(0.0, config.dropout)} if with_dropout([config], fixed) else {}
     return {name: getattr(config, name) for name in names} | dropout
 
 
