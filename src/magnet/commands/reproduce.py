@@ -28,8 +28,9 @@ HELP = """Regenerate a table or figure of the paper on your data: EXPERIMENT is 
   all            one after the other
 
 Each method's settings are chosen by the same number of random trials, judged on held-out training data; a linear map
-is tried with dropout too. What you give yourself (any option of `magnet train`) holds for all methods and is not searched. Runs are kept by configuration under
-OUT/runs, so the same command goes on where it was stopped, and experiments share what they have in common.
+is tried with dropout too. What you give yourself (any option of `magnet train`) holds for all methods and is not
+searched. Runs are kept by configuration under OUT/runs, so the same command goes on where it was stopped, and
+experiments share what they have in common.
 
 examples:
   magnet reproduce fine-grained --data features.npz --out results/features
