@@ -37,8 +37,8 @@ from magnet.training.embed import embed, settle_batchnorm
 from magnet.training.inputs import input_space, mean_inputs
 from magnet.training.journal import Journal
 from magnet.training.loading import batches
-from magnet.training.optimiser import parameter_groups, rate_at
 from magnet.training.pieces import index_in_pieces, pieces_of
+from magnet.training.rates import parameter_groups, rate_at
 from magnet.training.refreshes import keep_refresh
 from magnet.training.workbench import Workbench
 
