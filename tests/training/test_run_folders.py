@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from magnet.training.run import Run
+from magnet.training.train import LOCK
 from training.short_runs import run
 
 
@@ -30,7 +31,9 @@ def test_opening_and_resuming_a_run_never_unpickles(method, vectors, tmp_path, m
 
 def test_a_run_holds_text_and_tensors_alone(vectors, tmp_path):
     folder = run(tmp_path / "run", vectors, keep_refreshes=2, validation=0.2, warm_start_epochs=1)
-    kinds = {path.suffix for path in folder.rglob("*") if path.is_file()}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {path.stat().st_size for path in files if path.name == LOCK} == {0}
+    kinds = {path.suffix for path in files if path.name != LOCK}
     assert kinds == {".yaml", ".jsonl", ".json", ".safetensors"}
 
 

@@ -3,10 +3,13 @@
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 from magnet.data import Dataset
+from magnet.training.alone import alone
 from magnet.training.checkpoint import checkpoints, read_progress
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.journal import read_journal
@@ -29,32 +32,51 @@ def key_of(config: TrainConfig, data: Dataset) -> str:
     return f"{method}-{digest.hexdigest()[:12]}"
 
 
-def trained(config: TrainConfig, data: Dataset, folder: Path) -> Path:
-    """The run of a configuration: as it is if it has been trained, gone on with if it was stopped, new otherwise."""
+def trained(config: TrainConfig, data: Dataset, folder: Path, waiting: Callable[[], None] = lambda: None) -> Path:
+    """The run of a configuration: as it is if it has been trained, gone on with if it was stopped, new otherwise.
+
+    ``waiting`` is called if another process is at this very run; then that one's is taken.
+    """
     run = folder / key_of(config, data)
+    with _mine(run, waiting):
+        _train(config, data, run)
+    return run
+
+
+def judged(
+    config: TrainConfig, data: Dataset, folder: Path, waiting: Callable[[], None] = lambda: None
+) -> list[tuple[int, float]]:
+    """The validation errors (step, error) of a run, none if it diverged. Its weights are not kept."""
+    run = folder / key_of(config, data)
+    with _mine(run, waiting):
+        if not (run / JUDGED).is_file():
+            try:
+                _train(config, data, run)
+                result = "finished"
+            except FloatingPointError:
+                result = "diverged"
+            (run / JUDGED).write_text(result, encoding="utf-8")
+            shutil.rmtree(run / "checkpoint", ignore_errors=True)
+    if (run / JUDGED).read_text(encoding="utf-8") == "diverged":
+        return []
+    return [(int(r["step"]), float(r["error"])) for r in read_journal(run) if r["kind"] == "validation"]
+
+
+def _mine(run: Path, waiting: Callable[[], None]) -> AbstractContextManager[None]:
+    """No other experiment touches the run meanwhile. The lock lies beside the run, which may be begun anew."""
+    locks = run.parent / ".locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    return alone(locks / run.name, waiting)
+
+
+def _train(config: TrainConfig, data: Dataset, run: Path) -> None:
     if is_finished(run):
-        return run
+        return
     started = (run / CONFIG).is_file()
     if started and not checkpoints(run / "checkpoint"):  # stopped before there was anything to go on from
         shutil.rmtree(run)
         started = False
-    return train(replace(config, out=run, evaluate=False), resume=started, data=data, silent=True)
-
-
-def judged(config: TrainConfig, data: Dataset, folder: Path) -> list[tuple[int, float]]:
-    """The validation errors (step, error) of a run, none if it diverged. Its weights are not kept."""
-    run = folder / key_of(config, data)
-    if not (run / JUDGED).is_file():
-        try:
-            trained(config, data, folder)
-            result = "finished"
-        except FloatingPointError:
-            result = "diverged"
-        (run / JUDGED).write_text(result, encoding="utf-8")
-        shutil.rmtree(run / "checkpoint", ignore_errors=True)
-    if (run / JUDGED).read_text(encoding="utf-8") == "diverged":
-        return []
-    return [(int(r["step"]), float(r["error"])) for r in read_journal(run) if r["kind"] == "validation"]
+    train(replace(config, out=run, evaluate=False), resume=started, data=data, silent=True)
 
 
 def is_finished(run: Path) -> bool:

@@ -8,7 +8,7 @@ from magnet.evaluation.intervals import paired_interval, relative_interval
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.predictions import NAMES, own_rule, top_classes, wrong
-from magnet.experiments.search import chosen, settings_table
+from magnet.experiments.search import record, settings_table
 from magnet.experiments.words import PAIRED, difference, mean_of, pretty, share, spread
 
 HELP = "test error of every method on the official split, settings chosen by an equal search (tables a to d)"
@@ -21,17 +21,14 @@ def run(lab: Lab) -> Outcome:
     values: dict[str, Any] = {}
     for method in lab.methods:
         ranked = lab.search(method)
-        validation, config = ranked[0]
-        runs = [lab.train(seeded) for seeded in lab.seeded(config)]
+        runs = [lab.train(seeded) for seeded in lab.seeded(ranked[0][1])]
         rule = own_rule(runs[0])
         truth = lab.data.labels[lab.data.indices("test")]
         mistakes[method] = np.stack([wrong(top_classes(run)[rule], truth) for run in runs])
         values[method] = {
             "rule": rule,
             "errors": mistakes[method].mean(axis=1).tolist(),
-            "validation_error": validation if np.isfinite(validation) else None,
-            "settings": chosen(config, lab.fixed),
-            "trials": [error if np.isfinite(error) else None for error, _ in ranked],
+            **record(ranked, lab.fixed),
         }
     rows = []
     for method in lab.methods:
@@ -50,12 +47,8 @@ def run(lab: Lab) -> Outcome:
         rows,
         f"{mean_of(lab.seeds).capitalize()}. {PAIRED}",
     )
-    settings, caption = {method: found["settings"] for method, found in values.items()}, "Given, not searched."
+    caption = "Given, not searched."
     if lab.settings is None:
-        settings = {
-            method: found["settings"] | {"validation error, %": round(100 * found["validation_error"], 1)}
-            for method, found in values.items()
-        }
         more = f" and {lab.tries - lab.trials} more with dropout" if lab.tries > lab.trials else ""
         caption = f"The best of {lab.trials} random trials{more} for each method, by the error on held-out examples."
-    return Outcome([tested, settings_table(f"{lab.data.name}: chosen settings", settings, caption)], values=values)
+    return Outcome([tested, settings_table(f"{lab.data.name}: chosen settings", values, caption)], values=values)

@@ -17,7 +17,7 @@ from magnet.evaluation.probe import linear_probe
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.predictions import NAMES, top_classes, wrong
-from magnet.experiments.search import chosen, settings_table
+from magnet.experiments.search import record, settings_table
 from magnet.experiments.words import PAIRED, difference, pretty, seeds, share, spread
 from magnet.training.run import Run
 
@@ -49,14 +49,15 @@ def _measure(lab: Lab, held: Dataset, merged: list[Dataset]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     mistakes: dict[str, dict[str, np.ndarray]] = {}  # by method and measure, (repetitions, n)
     for method in lab.methods:
-        config = lab.best(method, held)
+        ranked = lab.search(method, held)
+        config = ranked[0][1]
         rows: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
         for seed, data in enumerate(merged):
             for name, wrongs in _mistakes(lab.train(replace(config, seed=seed), data)).items():
                 rows[name].append(wrongs)
         mistakes[method] = {name: np.stack(found) for name, found in rows.items()}
         values[method] = {name: found.mean(axis=1).tolist() for name, found in mistakes[method].items()}
-        values[method]["settings"] = chosen(config, lab.fixed)
+        values[method] |= record(ranked, lab.fixed)
     for method in lab.methods:
         if method != "magnet":
             for rule in RULES:
@@ -96,9 +97,8 @@ def _tables(lab: Lab, how: str, values: dict[str, Any]) -> list[Table]:
                 ]
             rows.append(texts)
     heads = [f"{NAMES[rule]}: {what}" for rule in RULES for what in ("Magnet minus this", "relatively below")]
-    settings = {method: values[method]["settings"] for method in lab.methods}
     return [
         errors,
         Table("Magnet against the others", ["method", *heads], rows, PAIRED),
-        settings_table("Settings, chosen by the error on the merged labels", settings),
+        settings_table("Settings, chosen by the error on the merged labels", values),
     ]

@@ -143,7 +143,7 @@ class Lab:
     def judge(self, config: TrainConfig, held: Dataset | None = None, what: str = "") -> list[tuple[int, float]]:
         """The validation errors (step, error) of a run on `held`; none if it diverged."""
         data, start = self.held if held is None else held, time.monotonic()
-        curve = judged(config, data, self.runs)
+        curve = judged(config, data, self.runs, self._wait)
         shown = f"{curve[-1][1]:.1%}" if curve else "diverged"
         self._tell(config, f"{what}: validation error {shown}", start)
         return curve
@@ -151,7 +151,7 @@ class Lab:
     def train(self, config: TrainConfig, data: Dataset | None = None) -> Run:
         """The run of a configuration, on `data` unless other data is given; trained now if it has not been."""
         data, start = self.data if data is None else data, time.monotonic()
-        folder = trained(config, data, self.runs)
+        folder = trained(config, data, self.runs, self._wait)
         self._tell(config, f"seed {config.seed}", start)
         return Run(folder, which="last", data=data)
 
@@ -177,6 +177,9 @@ class Lab:
     def _sized(self, data: Dataset) -> Dataset:
         size = complete(self.configure("magnet"), data).image_size
         return data.with_image_size(size) if data.kind == "images" else data
+
+    def _wait(self) -> None:
+        self.console.print("[dim]waiting: another command trains this very run[/]", highlight=False)
 
     def _tell(self, config: TrainConfig, what: str, start: float) -> None:
         self._done += 1

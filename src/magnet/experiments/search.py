@@ -1,6 +1,7 @@
 """The random search that chooses each method's settings: equally many trials for each, judged on validation data."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,13 +79,25 @@ def chosen(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> dict[str
     return {name: getattr(config, name) for name in names} | dropout
 
 
-def settings_table(title: str, settings: dict[str, dict[str, Any]], caption: str = "") -> Table:
-    """Chosen settings as the paper's appendix prints them: one row each, by method."""
-    rows = [
-        [pretty(method), name.replace("_", " "), f"{value:g}"]
-        for method, values in settings.items()
-        for name, value in values.items()
-    ]
+def record(ranked: list[tuple[float, TrainConfig]], fixed: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """What the results file keeps of a search: the best settings, their validation error, and those of all trials."""
+    errors = [error if math.isfinite(error) else None for error, _ in ranked]
+    return {"settings": chosen(ranked[0][1], fixed), "validation_error": errors[0], "trials": errors}
+
+
+def settings_table(title: str, found: dict[str, dict[str, Any]], caption: str = "") -> Table:
+    """Chosen settings as the paper's appendix prints them: one row each, by method, then the error they had.
+
+    Args:
+        title: of the table.
+        found: by method, what `record` keeps, among other things.
+        caption: of the table.
+    """
+    rows = []
+    for method, values in found.items():
+        rows += [[pretty(method), name.replace("_", " "), f"{value:g}"] for name, value in values["settings"].items()]
+        if values["validation_error"] is not None:
+            rows.append([pretty(method), "validation error, %", f"{100 * values['validation_error']:.1f}"])
     return Table(title, ["method", "setting", "value"], rows, caption)
 
 

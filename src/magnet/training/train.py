@@ -2,8 +2,10 @@
 
 import os
 import re
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 from lightning_fabric import Fabric
@@ -13,12 +15,15 @@ from safetensors.torch import load_file
 from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.methods import method_class
+from magnet.training.alone import alone
 from magnet.training.checkpoint import checkpoints, find_checkpoint
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.display import Display
 from magnet.training.loop import Trainer
 from magnet.training.parts import check_parts, keep_parts
 from magnet.training.workbench import Workbench, complete, make_workbench, open_for
+
+LOCK = ".lock"  # in a run folder
 
 
 def train(
@@ -53,16 +58,18 @@ def train(
     bench = make_workbench(config, data=data, rank=fabric.global_rank, world_size=fabric.world_size, fresh=not started)
     if config.warm_start and not started:
         _take_network(bench, config.warm_start)
-    if fabric.is_global_zero:  # nothing is written before all settings have been seen to work
-        folder.mkdir(parents=True, exist_ok=True)
-        config.save(folder / CONFIG)
-        if not started:
-            keep_parts(folder, data)
-    if config.warm_start_epochs and not started:
-        _take_network(bench, _train_softmax(bench, folder / "warm-start", resume, console, silent))
-    title = f"{config.method} on {data.name}"
-    silent = silent or not fabric.is_global_zero
-    with Display(title, quiet=config.quiet, silent=silent, console=console) as display:
+    with ExitStack() as until_trained:
+        if fabric.is_global_zero:  # nothing is written before all settings have been seen to work
+            folder.mkdir(parents=True, exist_ok=True)
+            until_trained.enter_context(alone(folder / LOCK, lambda: _busy(folder)))
+            config.save(folder / CONFIG)
+            if not started:
+                keep_parts(folder, data)
+        if config.warm_start_epochs and not started:
+            _take_network(bench, _train_softmax(bench, folder / "warm-start", resume, console, silent))
+        title = f"{config.method} on {data.name}"
+        silent = silent or not fabric.is_global_zero
+        display = until_trained.enter_context(Display(title, quiet=config.quiet, silent=silent, console=console))
         trainer = Trainer(bench, fabric, display, folder, resume=started)
         display.set_total(trainer.total)
         for note in _notes(data):
@@ -75,6 +82,10 @@ def train(
             f"stopped at step {trainer.step} of {trainer.total}; go on: magnet train --resume {folder}"
         )
     return folder
+
+
+def _busy(folder: Path) -> NoReturn:
+    raise UserError(f"another process is training in {folder}: wait until it has ended, or give another --out")
 
 
 def _notes(data: Dataset) -> list[str]:
