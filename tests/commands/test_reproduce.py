@@ -61,7 +61,7 @@ def test_dynamics_tells_when_triplets_end_is_reached(tmp_path: Path, capsys: pyt
 def test_settings_of_another_experiment_are_taken_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = {"triplet": {"alpha": 0.7}, "magnet": {"alpha": 3.0, "scaling": 4.0}}
     source = tmp_path / "results.json"
-    source.write_text(json.dumps({"values": {m: {"settings": s} for m, s in chosen.items()}}))
+    source.write_text(json.dumps({"settings": {"classes": chosen}}))
     words = [*QUICK, "--scaling", "5", "--settings", str(source), "--out", str(tmp_path)]
     words += ["--methods", "triplet", "magnet"]
     assert main(["reproduce", "fine-grained", *words]) == 0
@@ -70,9 +70,29 @@ def test_settings_of_another_experiment_are_taken_over(tmp_path: Path, capsys: p
     assert values["triplet"]["settings"]["alpha"] == 0.7
     assert values["magnet"]["settings"]["alpha"] == 3.0
     assert "scaling" not in values["magnet"]["settings"]  # given, so not among the chosen
-    source.write_text("[]")
-    assert main(["reproduce", "fine-grained", *words]) == 2
-    assert "does not hold chosen settings" in capsys.readouterr().err
+    for content, said in (
+        ([], "does not hold chosen settings"),
+        ({"settings": {"classes": {"magnet": {"alpha": 1.0}}}}, "has no settings of triplet for classes"),
+        ({"settings": {"classes": {"magnet": {"colour": 1.0}}}}, "has settings that there are not: colour"),
+    ):
+        source.write_text(json.dumps(content))
+        assert main(["reproduce", "fine-grained", *words]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_experiment_is_made_again_with_the_settings_in_its_results(tmp_path: Path) -> None:
+    words = ["reproduce", "hierarchy", *QUICK, "--methods", "triplet", "magnet"]
+    assert main([*words, "--out", str(tmp_path / "first")]) == 0
+    first = tmp_path / "first" / "hierarchy" / "results.json"
+    assert main([*words, "--out", str(tmp_path / "again"), "--settings", str(first)]) == 0
+    one, other = (
+        json.loads((tmp_path / name / "hierarchy" / "results.json").read_text()) for name in ("first", "again")
+    )
+    assert one["settings"].keys() == {"random pairs"}
+    assert one["settings"] == other["settings"]
+    for method in ("triplet", "magnet"):
+        assert one["values"]["random pairs"][method]["knc"] == other["values"]["random pairs"][method]["knc"]
+        assert other["values"]["random pairs"][method]["validation_error"] is None
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ class ReproduceOptions(TrainConfig):
     trials: int = 16
     """Settings tried for each method before choosing."""
     settings: Path | None = None
-    """results.json of a fine-grained experiment whose chosen settings to take instead of searching."""
+    """results.json of an experiment whose chosen settings to take instead of searching."""
     methods: tuple[str, ...] = ()
     """What to compare with magnet, which must be among them (default: softmax, triplet, semantic-triplet, magnet)."""
     peers: bool = False

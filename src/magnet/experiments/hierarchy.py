@@ -23,6 +23,7 @@ from magnet.training.run import Run
 
 HELP = "error on the hidden classes after training on merged ones (table f)"
 SEARCH_PAIRING = 1000  # the pairing that settings are chosen on; not one of those that are tested
+PAIRS, GROUPS = "random pairs", "real groups"
 RULES = ("knc", "knn")
 MEASURES = ("knc", "knc@5", "knn", "knn@5", "probe")
 
@@ -33,23 +34,23 @@ def run(lab: Lab) -> Outcome:
     sorts = 1 if groups is None else 2
     lab.expect(len(lab.methods) * (sorts * lab.tries + lab.pairings + (sorts - 1) * lab.seeds))
     pairs = [merge_classes(lab.data, pairing) for pairing in range(lab.pairings)]
-    values = {"random pairs": _measure(lab, merge_classes(lab.held, SEARCH_PAIRING), pairs)}
-    tables = _tables(lab, f"merged in random pairs, {lab.pairings} pairings and seeds", values["random pairs"])
+    values = {PAIRS: _measure(lab, PAIRS, merge_classes(lab.held, SEARCH_PAIRING), pairs)}
+    tables = _tables(lab, f"merged in random pairs, {lab.pairings} pairings and seeds", values[PAIRS])
     if groups is not None:
         merged = merge_groups(lab.data, groups)
         some = ", ".join(merged.classes[:3]) + (", ..." if len(merged.classes) > 3 else "")
-        values["real groups"] = _measure(lab, merge_groups(lab.held, groups), [merged] * lab.seeds)
+        values[GROUPS] = _measure(lab, GROUPS, merge_groups(lab.held, groups), [merged] * lab.seeds)
         name = f"merged in {len(merged.classes)} real groups ({some}), {seeds(lab.seeds)}"
-        tables += _tables(lab, name, values["real groups"])
+        tables += _tables(lab, name, values[GROUPS])
     return Outcome(tables, values=values)
 
 
-def _measure(lab: Lab, held: Dataset, merged: list[Dataset]) -> dict[str, Any]:
+def _measure(lab: Lab, part: str, held: Dataset, merged: list[Dataset]) -> dict[str, Any]:
     """Errors of each method on the hidden classes in each repetition; settings are chosen on ``held``."""
     values: dict[str, Any] = {}
     mistakes: dict[str, dict[str, np.ndarray]] = {}  # by method and measure, (repetitions, n)
     for method in lab.methods:
-        ranked = lab.search(method, held)
+        ranked = lab.search(method, held, part)
         config = ranked[0][1]
         rows: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
         for seed, data in enumerate(merged):

@@ -13,7 +13,7 @@ from rich.console import Console
 from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.experiments.cache import judged, trained
-from magnet.experiments.search import read_settings, trials, with_dropout
+from magnet.experiments.search import CLASSES, Settings, chosen, read_settings, settings_for, trials, with_dropout
 from magnet.methods import method_class
 from magnet.training.config import TrainConfig
 from magnet.training.run import Run
@@ -53,7 +53,7 @@ class Lab:
         seeds: runs of every chosen configuration.
         pairings: random pairings of classes in the hierarchy experiment.
         trials: of the search, for each method.
-        settings: results file of a fine-grained experiment whose chosen settings are taken instead of searching.
+        settings: results file of an experiment whose chosen settings are taken instead of searching.
         console: where progress is shown.
     """
 
@@ -75,7 +75,8 @@ class Lab:
                 raise UserError(f"--{name} must be at least 1; found {value}")
         self.configure, self.out, self.fixed = configure, out, fixed
         self.methods, self.seeds, self.pairings, self.trials = list(methods), seeds, pairings, trials
-        self.settings = None if settings is None else read_settings(settings, methods)
+        self.settings, self._source = None if settings is None else read_settings(settings), settings
+        self.chosen: Settings = {}  # so far
         self.console = console or Console()
         self.runs = out.parent / "runs"
         self._done, self._expected = 0, 0
@@ -110,22 +111,28 @@ class Lab:
             return 0
         return self.trials + len(with_dropout([self.configure("magnet")] * self.trials, self.fixed))
 
-    def best(self, method: str, held: Dataset | None = None) -> TrainConfig:
-        """The settings of the trial with the lowest validation error, or those that were given.
+    def best(self, method: str) -> TrainConfig:
+        """The settings of the trial with the lowest validation error, or those that were given."""
+        return self.search(method)[0][1]
+
+    def search(self, method: str, held: Dataset | None = None, part: str = CLASSES) -> list[tuple[float, TrainConfig]]:
+        """All trials of a method (validation error at the end of the run, settings), best first.
 
         Args:
             method: its name.
             held: other data than `held`, such as one with merged classes.
+            part: what the settings are chosen for, as the results file says it.
         """
-        return self.search(method, held)[0][1]
+        ranked = self._search(method, held, part)
+        self.chosen.setdefault(part, {})[method] = chosen(ranked[0][1], self.fixed)
+        return ranked
 
-    def search(self, method: str, held: Dataset | None = None) -> list[tuple[float, TrainConfig]]:
-        """All trials of a method (validation error at the end of the run, settings), best first."""
+    def _search(self, method: str, held: Dataset | None, part: str) -> list[tuple[float, TrainConfig]]:
         start = self.configure(method)
         found: list[tuple[float, TrainConfig]] = []
-        if self.settings is not None:
-            known = {name: value for name, value in self.settings[method].items() if name not in self.fixed}
-            return [(math.nan, replace(start, **known))]
+        if self.settings is not None and self._source is not None:
+            given = settings_for(self._source, self.settings, part, self.methods)[method]
+            return [(math.nan, replace(start, **{k: v for k, v in given.items() if k not in self.fixed}))]
 
         def attempt(config: TrainConfig, what: str) -> None:
             curve = self.judge(replace(config, validate_every=ONLY_LAST), held, what)
@@ -172,6 +179,7 @@ class Lab:
             "trials": self.trials,
             "dropouts": [config.dropout for config in with_dropout([self.configure("magnet")], self.fixed)],
             "conditions": {name: base[name] for name in names},
+            "settings": self.chosen,
         }
 
     def _sized(self, data: Dataset) -> Dataset:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ BY_METHOD: dict[str, Space] = {
     "triplet": TRIPLET,
     "semantic-triplet": TRIPLET,
 }
+Settings = dict[str, dict[str, dict[str, Any]]]  # by what they were chosen for, then by method
+CLASSES = "classes"  # settings chosen for the classes as they are
 DROPOUTS = (0.2, 0.5)  # tried after the random trials; beside 0, a linear map's own
 FINALISTS = 3  # of the random trials: those that dropout is tried with
 
@@ -101,13 +103,30 @@ def settings_table(title: str, found: dict[str, dict[str, Any]], caption: str = 
     return Table(title, ["method", "setting", "value"], rows, caption)
 
 
-def read_settings(path: Path, methods: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """The settings that a fine-grained experiment chose, by method."""
+def read_settings(path: Path) -> Settings:
+    """The settings that an experiment chose, out of its results.json."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))["values"]
-        return {method: dict(values[method]["settings"]) for method in methods}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        settings = {part: {m: dict(values) for m, values in methods.items()} for part, methods in found.items()}
+        names = {name for methods in settings.values() for values in methods.values() for name in values}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{path} does not hold chosen settings of {', '.join(methods)} ({type(error).__name__}: {error}): give the "
-            "results.json of a fine-grained experiment"
+            f"{path} does not hold chosen settings ({type(error).__name__}: {error}): give the results.json of an "
+            "experiment"
         ) from error
+    unknown = names - {field.name for field in fields(TrainConfig)}
+    if unknown:
+        raise UserError(f"{path} has settings that there are not: {', '.join(sorted(unknown))}")
+    return settings
+
+
+def settings_for(path: Path, settings: Settings, part: str, methods: list[str]) -> dict[str, dict[str, Any]]:
+    """Those for a part by method, or else those for all classes."""
+    found = settings.get(part) or settings.get(CLASSES, {})
+    missing = [method for method in methods if method not in found]
+    if missing:
+        raise UserError(
+            f"{path} has no settings of {', '.join(missing)} for {part}: name other --methods, or search "
+            "without --settings"
+        )
+    return found
