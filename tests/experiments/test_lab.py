@@ -78,6 +78,9 @@ def test_other_settings_labels_or_parts_are_other_runs() -> None:
         key_of(config, held), key_of(config, swapped), key_of(configure("magnet"), data),
     }  # fmt: skip
     assert len(keys) == 6
+    assert config.backbone == "linear"
+    assert key_of(replace(config, dropout=0.0), data) == key_of(config, data)
+    assert key_of(replace(config, dropout=0.2), data) != key_of(config, data)
 
 
 def test_a_stopped_run_goes_on_and_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,8 @@ JUDGED = "judged"  # a file in a run whose weights were dropped once its validat
 def key_of(config: TrainConfig, data: Dataset) -> str:
     """A short name for what decides a run: its settings and its data, wherever that lies."""
     settings = {k: v for k, v in complete(config, data).to_dict().items() if k not in (*FREE, "data", "preset")}
+    if config.backbone == "linear":
+        settings["dropout"] = max(0.0, config.dropout)  # its own is none: a search with --dropout 0 finds these runs
     if config.weights:
         settings["weights"] = config.weights.name
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
