@@ -8,7 +8,7 @@ from magnet.evaluation.intervals import paired_interval, relative_interval
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.predictions import NAMES, own_rule, top_classes, wrong
-from magnet.experiments.search import record, settings_table
+from magnet.experiments.search import record, settings_table, with_errors
 from magnet.experiments.words import PAIRED, difference, mean_of, pretty, share, spread
 
 HELP = "test error of every method on the official split, settings chosen by an equal search (tables a to d)"
@@ -47,8 +47,9 @@ def run(lab: Lab) -> Outcome:
         rows,
         f"{mean_of(lab.seeds).capitalize()}. {PAIRED}",
     )
+    settings = {m: with_errors([found["settings"]], found["trials"]) for m, found in values.items()}
     caption = "Given, not searched."
     if lab.settings is None:
         more = f" and {lab.tries - lab.trials} more with dropout" if lab.tries > lab.trials else ""
         caption = f"The best of {lab.trials} random trials{more} for each method, by the error on held-out examples."
-    return Outcome([tested, settings_table(f"{lab.data.name}: chosen settings", values, caption)], values=values)
+    return Outcome([tested, settings_table(f"{lab.data.name}: chosen settings", settings, caption)], values=values)

@@ -115,16 +115,19 @@ class Lab:
         """The settings of the trial with the lowest validation error, or those that were given."""
         return self.search(method)[0][1]
 
-    def search(self, method: str, held: Dataset | None = None, part: str = CLASSES) -> list[tuple[float, TrainConfig]]:
+    def search(
+        self, method: str, held: Dataset | None = None, part: str = CLASSES, keep: int = 1
+    ) -> list[tuple[float, TrainConfig]]:
         """All trials of a method (validation error at the end of the run, settings), best first.
 
         Args:
             method: its name.
             held: other data than `held`, such as one with merged classes.
             part: what the settings are chosen for, as the results file says it.
+            keep: how many of the best the experiment uses.
         """
         ranked = self._search(method, held, part)
-        self.chosen.setdefault(part, {})[method] = chosen(ranked[0][1], self.fixed)
+        self.chosen.setdefault(part, {})[method] = [chosen(config, self.fixed) for _, config in ranked[:keep]]
         return ranked
 
     def _search(self, method: str, held: Dataset | None, part: str) -> list[tuple[float, TrainConfig]]:
@@ -132,7 +135,8 @@ class Lab:
         found: list[tuple[float, TrainConfig]] = []
         if self.settings is not None and self._source is not None:
             given = settings_for(self._source, self.settings, part, self.methods)[method]
-            return [(math.nan, replace(start, **{k: v for k, v in given.items() if k not in self.fixed}))]
+            free = [{name: value for name, value in one.items() if name not in self.fixed} for one in given]
+            return [(math.nan, replace(start, **one)) for one in free]
 
         def attempt(config: TrainConfig, what: str) -> None:
             curve = self.judge(replace(config, validate_every=ONLY_LAST), held, what)

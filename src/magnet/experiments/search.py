@@ -27,7 +27,7 @@ BY_METHOD: dict[str, Space] = {
     "triplet": TRIPLET,
     "semantic-triplet": TRIPLET,
 }
-Settings = dict[str, dict[str, dict[str, Any]]]  # by what they were chosen for, then by method
+Settings = dict[str, dict[str, list[dict[str, Any]]]]  # by what they were chosen for, then by method, best first
 CLASSES = "classes"  # settings chosen for the classes as they are
 DROPOUTS = (0.2, 0.5)  # tried after the random trials; beside 0, a linear map's own
 FINALISTS = 3  # of the random trials: those that dropout is tried with
@@ -87,28 +87,38 @@ def record(ranked: list[tuple[float, TrainConfig]], fixed: frozenset[str] = froz
     return {"settings": chosen(ranked[0][1], fixed), "validation_error": errors[0], "trials": errors}
 
 
-def settings_table(title: str, found: dict[str, dict[str, Any]], caption: str = "") -> Table:
-    """Chosen settings as the paper's appendix prints them: one row each, by method, then the error they had.
+def settings_table(title: str, found: dict[str, list[dict[str, Any]]], caption: str = "") -> Table:
+    """Chosen settings as the paper's appendix prints them: one row each, by method.
 
     Args:
         title: of the table.
-        found: by method, what `record` keeps, among other things.
+        found: by method its settings, or those of its several best trials; their values stand in one row then.
         caption: of the table.
     """
-    rows = []
-    for method, values in found.items():
-        rows += [[pretty(method), name.replace("_", " "), f"{value:g}"] for name, value in values["settings"].items()]
-        if values["validation_error"] is not None:
-            rows.append([pretty(method), "validation error, %", f"{100 * values['validation_error']:.1f}"])
+    rows = [
+        [pretty(method), name.replace("_", " "), ", ".join(f"{settings[name]:g}" for settings in several)]
+        for method, several in found.items()
+        for name in several[0]
+    ]
     return Table(title, ["method", "setting", "value"], rows, caption)
+
+
+def with_errors(settings: list[dict[str, Any]], errors: list[float | None]) -> list[dict[str, Any]]:
+    """Settings with the validation errors that they had, where they were searched, for `settings_table`."""
+    return [
+        one if error is None else one | {"validation error, %": round(100 * error, 1)}
+        for one, error in zip(settings, errors, strict=False)
+    ]
 
 
 def read_settings(path: Path) -> Settings:
     """The settings that an experiment chose, out of its results.json."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["settings"]
-        settings = {part: {m: dict(values) for m, values in methods.items()} for part, methods in found.items()}
-        names = {name for methods in settings.values() for values in methods.values() for name in values}
+        settings = {
+            part: {m: [dict(one) for one in several] for m, several in by.items()} for part, by in found.items()
+        }
+        names = {name for by in settings.values() for several in by.values() for one in several for name in one}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{path} does not hold chosen settings ({type(error).__name__}: {error}): give the results.json of an "
@@ -120,10 +130,10 @@ def read_settings(path: Path) -> Settings:
     return settings
 
 
-def settings_for(path: Path, settings: Settings, part: str, methods: list[str]) -> dict[str, dict[str, Any]]:
+def settings_for(path: Path, settings: Settings, part: str, methods: list[str]) -> dict[str, list[dict[str, Any]]]:
     """Those for a part by method, or else those for all classes."""
     found = settings.get(part) or settings.get(CLASSES, {})
-    missing = [method for method in methods if method not in found]
+    missing = [method for method in methods if not found.get(method)]
     if missing:
         raise UserError(
             f"{path} has no settings of {', '.join(missing)} for {part}: name other --methods, or search "
