@@ -56,7 +56,7 @@ def _measure(lab: Lab, part: str, held: Dataset, merged: list[Dataset]) -> dict[
     mistakes: dict[str, dict[str, np.ndarray]] = {}  # by method and measure, (repetitions, n)
     for method in lab.methods:
         ranked = lab.search(method, held, part, keep=BEST)
-        best = [config for _, config in ranked[:BEST]]
+        best = [config for error, config in ranked[:BEST] if not np.isinf(error)]  # a diverged trial is none
         rows: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
         for seed, data in enumerate(merged):
             for name, wrongs in _mistakes(lab.train(replace(best[seed % len(best)], seed=seed), data)).items():

@@ -127,7 +127,8 @@ class Lab:
             keep: how many of the best the experiment uses.
         """
         ranked = self._search(method, held, part)
-        self.chosen.setdefault(part, {})[method] = [chosen(config, self.fixed) for _, config in ranked[:keep]]
+        kept = [config for error, config in ranked[:keep] if not math.isinf(error)]
+        self.chosen.setdefault(part, {})[method] = [chosen(config, self.fixed) for config in kept]
         return ranked
 
     def _search(self, method: str, held: Dataset | None, part: str) -> list[tuple[float, TrainConfig]]:
