@@ -80,11 +80,15 @@ def test_settings_of_another_experiment_are_taken_over(tmp_path: Path, capsys: p
         assert said in " ".join(capsys.readouterr().err.split())
 
 
-def test_an_experiment_is_made_again_with_the_settings_in_its_results(tmp_path: Path) -> None:
+def test_an_experiment_is_made_again_with_the_settings_in_its_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["reproduce", "hierarchy", *QUICK, "--methods", "triplet", "magnet"]
     assert main([*words, "--out", str(tmp_path / "first")]) == 0
     first = tmp_path / "first" / "hierarchy" / "results.json"
-    assert main([*words, "--out", str(tmp_path / "again"), "--settings", str(first)]) == 0
+    again = [*words, "--out", str(tmp_path / "again"), "--settings", str(first), "--against", str(first)]
+    assert main(again) == 0
+    assert "10 of 10 figures agree" in " ".join(capsys.readouterr().out.split())
     one, other = (
         json.loads((tmp_path / name / "hierarchy" / "results.json").read_text()) for name in ("first", "again")
     )
@@ -116,6 +120,8 @@ def test_ablations_give_a_table_for_each_choice(tmp_path: Path, capsys: pytest.C
         (["fine-grained", "--data", "digits", "--methods", "softmax", "nca"], "must name magnet"),
         (["dynamics", "--data", "digits", "--methods", "softmax", "magnet"], "where triplet ends"),
         (["fine-grained", "--data", "digits", "--trials", "0"], "--trials must be at least 1"),
+        (["all", "--data", "digits", "--against", "results.json"], "name the experiment, not all"),
+        (["metrics", "--data", "digits", "--against", "no.json"], "--against must be the results.json"),
     ],
 )
 def test_bad_words_are_explained(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,8 @@ class ReproduceOptions(TrainConfig):
     """Settings tried for each method before choosing."""
     settings: Path | None = None
     """results.json of an experiment whose chosen settings to take instead of searching."""
+    against: Path | None = None
+    """results.json of the same experiment, made before: tell which figures agree with it within their spread."""
     methods: tuple[str, ...] = ()
     """What to compare with magnet, which must be among them (default: softmax, triplet, semantic-triplet, magnet)."""
     peers: bool = False
@@ -83,9 +85,13 @@ def main(arguments: Sequence[str]) -> None:
 
     from rich.console import Console
 
+    from magnet.experiments.agreement import read_values
     from magnet.experiments.lab import Lab, methods_of
 
     console = Console()
+    if options.against and len(wanted) > 1:
+        raise UserError("--against compares one experiment with its earlier results: name the experiment, not all")
+    before = read_values(options.against, wanted[0]) if options.against else None
     folder = options.out or Path("results") / short_name(options.data)
     for name in wanted:
         lab = Lab(
@@ -94,14 +100,14 @@ def main(arguments: Sequence[str]) -> None:
             settings=options.settings, console=console,
         )  # fmt: skip
         try:
-            _reproduce(name, lab, console)
+            _reproduce(name, lab, console, before)
         except UserError as error:
             if len(wanted) == 1:
                 raise
             console.print(f"{name} is left out: {error}\n", highlight=False, markup=False)
 
 
-def _reproduce(name: str, lab: Any, console: Any) -> None:
+def _reproduce(name: str, lab: Any, console: Any, before: dict[str, Any] | None) -> None:
     console.print(f"[bold]{name}[/] on {lab.data.name}: {EXPERIMENTS[name]}")
     lab.out.mkdir(parents=True, exist_ok=True)
     try:
@@ -111,9 +117,19 @@ def _reproduce(name: str, lab: Any, console: Any) -> None:
     for table in outcome.tables:
         console.print()
         console.print(table.rich())
+    if before is not None:
+        _compare(before, outcome.values, console)
     path = outcome.save(lab.out, {"experiment": name, **lab.about()})
     pictures = "".join(f", {figure.name}" for figure in outcome.figures)
     console.print(f"\nwritten: {path}{pictures}\n", highlight=False, soft_wrap=True)
+
+
+def _compare(before: dict[str, Any], now: dict[str, Any], console: Any) -> None:
+    from magnet.experiments.agreement import agreement
+
+    table = agreement(before, now)
+    console.print()
+    console.print(table.rich() if table.rows else table.title)
 
 
 def _wanted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
