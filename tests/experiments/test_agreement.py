@@ -41,9 +41,10 @@ def test_what_is_no_results_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     with pytest.raises(UserError, match=r"must be the results.json of an experiment"):
         read_values(path, "metrics")
-    path.write_text("[1]")
-    with pytest.raises(UserError, match=r"must be the results.json of an experiment"):
-        read_values(path, "metrics")
+    for content in ("[1]", "no JSON", '{"experiment": "metrics", "values": {"magnet": {"knc": ["a", "b"]}}}'):
+        path.write_text(content)
+        with pytest.raises(UserError, match=r"results.json is something else"):
+            read_values(path, "metrics")
     path.write_text(json.dumps({"experiment": "maps", "values": {}}))
     with pytest.raises(UserError, match=r"must be results of metrics; .* has those of maps"):
         read_values(path, "metrics")

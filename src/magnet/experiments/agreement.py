@@ -19,8 +19,11 @@ def read_values(path: Path, experiment: str) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         found, values = content["experiment"], content["values"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"--against must be the results.json of an experiment; {path}: {error!r}") from None
+        dict(_figures(values))  # that they can be read is to be known before the work, not after it
+    except OSError as error:
+        raise UserError(f"--against must be the results.json of an experiment; {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"--against must be the results.json of an experiment; {path} is something else") from None
     if found != experiment:
         raise UserError(f"--against must be results of {experiment}; {path} has those of {found}")
     return values
