@@ -13,6 +13,7 @@ from magnet import approximate
 from magnet.checks import check_ids, check_representations
 from magnet.clustering import ClustersPerClass, kmeans_per_class
 from magnet.errors import UserError
+from magnet.files import replacing
 from magnet.grouping import order_by_group
 from magnet.neighbours import nearest_of_chunk, split_rows
 
@@ -174,11 +175,9 @@ class ClusterIndex:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index as one safetensors file, whole or not at all."""
-        path = Path(path)
-        draft = path.with_name(path.name + ".part")
         tensors = {name: tensor.contiguous() for name, tensor in self.tensors().items()}
-        save_file(tensors, draft, metadata={"format": _FORMAT, "iterations": str(self.iterations)})
-        draft.replace(path)
+        with replacing(path) as draft:
+            save_file(tensors, draft, metadata={"format": _FORMAT, "iterations": str(self.iterations)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

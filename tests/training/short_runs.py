@@ -91,11 +91,11 @@ def differences(one: Path, other: Path) -> list[str]:
 
 def start(*words: str, module: str = "magnet") -> subprocess.Popen[str]:
     """``python -m magnet ...`` as a process of its own, on one thread, with the tests' helpers at hand."""
-    tests = str(Path(__file__).parents[1])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": tests}
+    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.Popen(
         [sys.executable, "-m", module, *words],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, **own}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
 

@@ -1,6 +1,5 @@
 """magnet embed."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from magnet.commands.arguments import RunFolder
 from magnet.commands.options import read_options
 from magnet.commands.screen import progress
 from magnet.errors import UserError
+from magnet.files import replacing
 
 HELP = """Write the representations of labelled images or vectors to an .npz.
 
@@ -85,13 +85,9 @@ def _write(path: Path, arrays: dict[str, Any]) -> None:
     """Write an .npz whole or not at all."""
     import numpy as np
 
-    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
+        with replacing(path) as draft, draft.open("wb") as file:
             np.savez(file, **arrays)
-        draft.replace(path)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error}") from error
-    finally:
-        draft.unlink(missing_ok=True)

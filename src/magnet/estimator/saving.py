@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 from sklearn.base import BaseEstimator
 
 from magnet.errors import UserError
+from magnet.files import replacing
 
 FORMAT = "magnet-estimator/1"
 LABELS = ("classes_", "centre_labels_", "feature_names_in_")  # kept as JSON, with their type
@@ -37,9 +38,8 @@ def save(estimator: BaseEstimator, path: str | os.PathLike[str]) -> None:
     params = {name: _param_to_json(value, name) for name, value in estimator.get_params(deep=False).items()}
     about = {"kind": type(estimator).__name__, "params": params, "values": values}
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".part")
-    save_file(arrays, draft, metadata={"format": FORMAT, "estimator": json.dumps(about)})
-    draft.replace(path)
+    with replacing(path) as draft:
+        save_file(arrays, draft, metadata={"format": FORMAT, "estimator": json.dumps(about)})
 
 
 def load(kind: type[Estimator], path: str | os.PathLike[str]) -> Estimator:

@@ -6,7 +6,6 @@ numbers are then on the confident side.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from torch import Tensor
 from magnet.classify import SoftNeighbours
 from magnet.evaluation.errors import soft_rule
 from magnet.evaluation.temperature import fit_temperature
+from magnet.files import replacing
 from magnet.index import ClusterIndex
 
 if TYPE_CHECKING:
@@ -73,10 +73,8 @@ def calibrate(run: "Run", file: Path, key: str) -> Calibration:
             return Calibration(**known)
     found = _measure(run)
     if run.opened:  # else a validation part may be out of sight
-        draft = file.with_name(f"{file.name}.{os.getpid()}.part")
-        with suppress(OSError):
+        with suppress(OSError), replacing(file) as draft:
             draft.write_text(json.dumps({"key": key, **asdict(found)}, indent=1), encoding="utf-8")
-            draft.replace(file)
     return found
 
 

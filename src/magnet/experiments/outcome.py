@@ -11,6 +11,8 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
+from magnet.files import replacing
+
 RESULTS = "results.json"  # in the folder of an experiment
 PACKAGES = ("magnet", "torch", "numpy", "scikit-learn", "openTSNE", "pytorch-metric-learning", "timm")
 
@@ -68,10 +70,9 @@ class Outcome:
             "values": self.values,
         }
         folder.mkdir(parents=True, exist_ok=True)
-        path, draft = folder / RESULTS, folder / f"{RESULTS}.part"
-        draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        draft.replace(path)
-        return path
+        with replacing(folder / RESULTS) as draft:
+            draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return folder / RESULTS
 
 
 def versions() -> dict[str, str]:

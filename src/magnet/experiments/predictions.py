@@ -8,6 +8,7 @@ from torch import Tensor
 
 from magnet.evaluation.errors import soft_rule
 from magnet.evaluation.held_out import class_scores
+from magnet.files import replacing
 from magnet.index import ClusterIndex
 from magnet.training.run import Run
 
@@ -42,9 +43,8 @@ def top_classes(run: Run, labels: Tensor | None = None) -> dict[Rule, np.ndarray
     else:
         scores = {name: (rule.predict_proba(queries), rule.classes) for name, rule in zip(_soft(), rules, strict=True)}
     answers: dict[Rule, np.ndarray] = {rule: _best(*scores[rule]) for rule in RULES if rule in scores}
-    draft = path.with_suffix(".part.npz")
-    np.savez(draft, **answers)  # type: ignore[arg-type]
-    draft.replace(path)
+    with replacing(path) as draft, draft.open("wb") as file:
+        np.savez(file, **answers)  # type: ignore[arg-type]
     return answers
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from magnet.files import replacing
 from magnet.training.run import Run
 
 
@@ -13,7 +14,6 @@ def of_test_part(run: Run) -> Tensor:
     if path.is_file():
         return torch.from_numpy(np.load(path))
     found = run.embed(run.data.indices("test"), test=True)
-    draft = path.with_suffix(".part.npy")
-    np.save(draft, found.numpy())
-    draft.replace(path)
+    with replacing(path) as draft, draft.open("wb") as file:
+        np.save(file, found.numpy())
     return found

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from magnet.export.description import preprocessing
 from magnet.export.model import Model
 from magnet.export.of_run import model_of
 from magnet.export.reading import BUNDLE, CLUSTERS, FORMAT, NAMES, NETWORK, REFERENCES
+from magnet.files import replacing_folder
 
 if TYPE_CHECKING:
     from magnet.training.run import Run
@@ -44,31 +44,24 @@ def export_bundle(
     if with_references and model.references is None:
         raise UserError("the model has no references that could go along")
     references = model.references if with_references or (with_references is None and _few(model)) else None
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = folder.with_name(f"{folder.name}.{os.getpid()}.part")
-    shutil.rmtree(draft, ignore_errors=True)
+    about = {
+        "format": FORMAT,
+        "magnet": magnet.__version__,
+        "torch": torch.__version__,
+        **model.description.to_dict(),
+        "preprocessing": preprocessing(model.description, model.network.mean, model.network.std),
+    }
     try:
-        draft.mkdir()
-        _save(draft / NETWORK, model.network.state_dict())
-        _save(draft / CLUSTERS, model.index.tensors())
-        if references is not None:
-            _save(draft / REFERENCES, {"representations": references})
-            _write_json(draft / NAMES, model.names)
-        about = {
-            "format": FORMAT,
-            "magnet": magnet.__version__,
-            "torch": torch.__version__,
-            **model.description.to_dict(),
-            "preprocessing": preprocessing(model.description, model.network.mean, model.network.std),
-        }
-        _write_json(draft / BUNDLE, about)
-        if folder.exists():
-            shutil.rmtree(folder)
-        draft.rename(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with replacing_folder(folder) as draft:
+            _save(draft / NETWORK, model.network.state_dict())
+            _save(draft / CLUSTERS, model.index.tensors())
+            if references is not None:
+                _save(draft / REFERENCES, {"representations": references})
+                _write_json(draft / NAMES, model.names)
+            _write_json(draft / BUNDLE, about)
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error}") from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return folder
 
 

@@ -17,6 +17,7 @@ from magnet.export.graph import OUTPUTS, Graph
 from magnet.export.model import Model
 from magnet.export.of_run import model_of
 from magnet.export.onnx_check import Checked, compare, examples
+from magnet.files import replacing
 
 if TYPE_CHECKING:
     from magnet.training.run import Run
@@ -48,17 +49,14 @@ def export_onnx(run: "Run | Model", path: str | os.PathLike[str], *, force: bool
     inputs = model.views.augment.centre(raw) if model.views.augment else raw
     content = _export(Graph(model).eval(), inputs)
     onnx.helper.set_model_props(content, metadata(model))
-    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(content.SerializeToString())
-        session = runtime.InferenceSession(draft, providers=["CPUExecutionProvider"])
-        found = compare(model, inputs, session.run(list(OUTPUTS), {"inputs": inputs.numpy()}))
-        draft.replace(path)
+        with replacing(path) as draft:
+            draft.write_bytes(content.SerializeToString())
+            session = runtime.InferenceSession(draft, providers=["CPUExecutionProvider"])
+            found = compare(model, inputs, session.run(list(OUTPUTS), {"inputs": inputs.numpy()}))
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error}") from error
-    finally:
-        draft.unlink(missing_ok=True)
     return Checked(len(inputs), real, *found, path.stat().st_size)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
 from magnet.backbones.torchvision_operators import import_torchvision
+from magnet.files import replacing
 from magnet.index import ClusterIndex
 from magnet.integrations.neighbourhoods import Indexed, Neighbourhoods
 from magnet.objective import MagnetLoss, MagnetOutput, magnet_objective
@@ -146,4 +147,5 @@ class _Refresh(TrainerCallback):
             objective = {f"objective.{k}": v for k, v in self.trainer.objective.state_dict().items()}
             tensors = {**self.trainer.neighbourhoods.state_dict(), **objective}
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            save_file({name: tensor.cpu().contiguous().clone() for name, tensor in tensors.items()}, folder / FILE)
+            with replacing(folder / FILE) as draft:
+                save_file({name: tensor.cpu().contiguous().clone() for name, tensor in tensors.items()}, draft)

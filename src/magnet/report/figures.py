@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from magnet.files import replacing
 from magnet.report.colours import class_colours
 from magnet.report.plotting import pyplot
 from magnet.report.text import plain
@@ -29,8 +30,7 @@ def dot(colour: Any, edge: Any = None) -> Any:
 def save_figure(figure: Any, path: Path, dpi: int = 110) -> Path:
     """Write a figure whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.part")
-    figure.savefig(draft, dpi=dpi, format=path.suffix[1:])
-    draft.replace(path)
+    with replacing(path) as draft:
+        figure.savefig(draft, dpi=dpi, format=path.suffix[1:])
     pyplot().close(figure)
     return path

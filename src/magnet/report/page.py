@@ -7,15 +7,14 @@ nothing else. They read the data with ``JSON.parse(document.getElementById("data
 
 import html
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from magnet.errors import UserError
+from magnet.files import replacing
 
 
 def page(package: str, title: str, data: Mapping[str, Any], extra_scripts: Sequence[str] = ()) -> str:
@@ -62,16 +61,12 @@ def embedded_json(data: Any) -> str:
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
-        draft.replace(path)
+        with replacing(path) as draft:
+            draft.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error}") from error
-    finally:
-        with suppress(OSError):
-            draft.unlink()
 
 
 def _closed(script: str) -> str:

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from magnet.errors import UserError
+from magnet.files import replacing, replacing_folder
 from magnet.index import ClusterIndex
 
 KEPT = 2  # the latest ones, beside the best
@@ -33,19 +34,16 @@ def save_checkpoint(
     """Write ``folder/step-N``, mark it as the best if it is, and drop those that are neither late nor best."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"step-{step:08d}"
-    draft = folder / "draft"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
-    _write(draft, "learner", learner.state_dict())
-    _write(draft, "optimiser", _flat_optimiser(optimiser))
-    _write(draft, "sampler", sampler)
-    if index is not None:
-        index.save(draft / "index.safetensors")
-    (draft / "progress.json").write_text(json.dumps(progress | {"step": step}, indent=1))
-    _remove(target)
-    draft.rename(target)
+    with replacing_folder(target) as draft:
+        _write(draft, "learner", learner.state_dict())
+        _write(draft, "optimiser", _flat_optimiser(optimiser))
+        _write(draft, "sampler", sampler)
+        if index is not None:
+            index.save(draft / "index.safetensors")
+        (draft / "progress.json").write_text(json.dumps(progress | {"step": step}, indent=1))
     if best:
-        _replace_text(folder / "best.json", json.dumps({"checkpoint": target.name}))
+        with replacing(folder / "best.json") as draft:
+            draft.write_text(json.dumps({"checkpoint": target.name}))
     keep = {path.name for path in checkpoints(folder)[-KEPT:]} | {_named_best(folder)}
     for path in folder.glob("step-*"):
         if path.name not in keep:
@@ -145,9 +143,3 @@ def _read_json(path: Path) -> Values:
     if not isinstance(values, dict):
         raise UserError(f"{path} does not hold what a checkpoint needs")
     return values
-
-
-def _replace_text(path: Path, text: str) -> None:
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(text)
-    draft.replace(path)

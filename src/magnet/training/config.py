@@ -11,6 +11,7 @@ from typing import Any, Literal
 import yaml
 
 from magnet.errors import UserError
+from magnet.files import replacing
 
 CONFIG = "config.yaml"  # in a run folder
 
@@ -149,9 +150,8 @@ class TrainConfig:
 
     def save(self, path: Path) -> None:
         """Write as YAML."""
-        draft = path.with_name(path.name + ".part")
-        draft.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True), encoding="utf-8")
-        draft.replace(path)
+        with replacing(path) as draft:
+            draft.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "TrainConfig":

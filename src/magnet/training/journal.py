@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from magnet.errors import UserError
+from magnet.files import replacing
 
 
 class Journal:
@@ -16,9 +17,8 @@ class Journal:
         self.path = folder / "metrics.jsonl"
         kept = [] if resume_at is None else [r for r in read_journal(folder) if r["step"] <= resume_at]
         kept = [record for record in kept if record["kind"] != "time"]  # written once, at the end, over all sessions
-        draft = self.path.with_name(self.path.name + ".part")
-        draft.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
-        draft.replace(self.path)
+        with replacing(self.path) as draft:
+            draft.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
         self._file = self.path.open("a", encoding="utf-8")
         self._board = _board(folder, resume_at) if tensorboard else None
 

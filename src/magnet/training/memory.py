@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -16,6 +15,7 @@ from torch import Tensor
 from magnet.checks import check_ids, check_representations
 from magnet.data import Dataset
 from magnet.data.queries import Queries
+from magnet.files import replacing
 from magnet.index import ClusterIndex
 from magnet.training.config import TrainConfig
 
@@ -62,12 +62,8 @@ class Memory:
         tensors = {"representations": self.representations, "labels": self.labels, "about": text}
         tensors |= {f"index.{name}": tensor for name, tensor in self.index.tensors().items()}
         path.parent.mkdir(exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}.part")
-        try:
+        with replacing(path) as draft:
             save_file({k: v.contiguous() for k, v in tensors.items()}, draft, {"format": _FORMAT, "key": key})
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path, key: str) -> Self | None:

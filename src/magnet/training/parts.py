@@ -11,6 +11,7 @@ from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.errors import UserError
+from magnet.files import replacing
 
 FILE = "parts.safetensors"  # in a run folder
 NO_PART = 3  # of an example that came later
@@ -18,9 +19,8 @@ NO_PART = 3  # of an example that came later
 
 def keep_parts(folder: Path, data: Dataset) -> None:
     """Write down the part of every example, by its name and class."""
-    draft = folder / f"{FILE}.draft"
-    save_file({"examples": _marks(data), "parts": torch.from_numpy(data.split.copy())}, draft)
-    draft.replace(folder / FILE)
+    with replacing(folder / FILE) as draft:
+        save_file({"examples": _marks(data), "parts": torch.from_numpy(data.split.copy())}, draft)
 
 
 def restore_parts(folder: Path, data: Dataset) -> Dataset:

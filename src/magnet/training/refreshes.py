@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from magnet.files import replacing
 from magnet.index import ClusterIndex
 
 
@@ -19,7 +20,6 @@ def keep_refresh(
         return
     target = folder / "refreshes" / f"step-{step:08d}.safetensors"
     target.parent.mkdir(exist_ok=True)
-    draft = target.with_suffix(".part")
     tensors = {"representations": representations.to(torch.float16), **index.tensors()}
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft)
-    draft.replace(target)
+    with replacing(target) as draft:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft)

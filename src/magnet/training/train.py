@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from magnet.data import Dataset
 from magnet.errors import UserError
+from magnet.files import remove_drafts
 from magnet.methods import method_class
 from magnet.training.alone import alone
 from magnet.training.checkpoint import checkpoints, find_checkpoint
@@ -62,6 +63,8 @@ def train(
         if fabric.is_global_zero:  # nothing is written before all settings have been seen to work
             folder.mkdir(parents=True, exist_ok=True)
             until_trained.enter_context(alone(folder / LOCK, lambda: _busy(folder)))
+            for place in (folder, folder / "checkpoint", folder / "refreshes"):
+                remove_drafts(place)
             config.save(folder / CONFIG)
             if not started:
                 keep_parts(folder, data)

@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from magnet.files import replacing
 from magnet.training.checkpoint import find_checkpoint
 from magnet.training.config import read_config
 from magnet.training.memory import memory_key
@@ -29,11 +29,10 @@ class Findings:
     def save(self, folder: Path) -> None:
         """Keep them in the cache of the run; where that cannot be written, they are measured again next time."""
         path, key = _place(folder)
-        draft = path.with_name(f"{path.name}.{os.getpid()}.part")
         with suppress(OSError):
             path.parent.mkdir(exist_ok=True)
-            draft.write_text(json.dumps({"key": key, **asdict(self)}), encoding="utf-8")
-            draft.replace(path)
+            with replacing(path) as draft:
+                draft.write_text(json.dumps({"key": key, **asdict(self)}), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> "Findings | None":

@@ -1,0 +1,75 @@
+"""Files written whole or not at all, with the permissions that the user's umask gives."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DRAFT = ".part"  # how the names of drafts end
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give an empty file beside ``path`` to write to; it takes the place of ``path`` once the block has ended well.
+
+    Whoever reads ``path`` meanwhile, or after a crash, finds the old file or the new one, never half of one. Where the
+    block raises, the draft is removed and ``path`` is left as it was.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> with replacing(path) as draft:
+    ...     _ = draft.write_text("whole")
+    >>> path.read_text()
+    'whole'
+    """
+    path = Path(path)
+    draft = _beside(path)
+    file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        mode = os.fstat(file).st_mode & 0o777
+        os.close(file)
+        yield draft
+        _allow(draft, mode)  # safetensors, for one, makes files that only their owner can read
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """`replacing` for a folder: gives an empty one to fill, and removes the old one when the new one is in place."""
+    path = Path(path)
+    draft, old = _beside(path), _beside(path)
+    draft.mkdir()
+    try:
+        mode = draft.stat().st_mode & 0o666
+        yield draft
+        for file in draft.rglob("*"):
+            if file.is_file():
+                _allow(file, mode)
+        if path.exists():
+            path.rename(old)
+        draft.rename(path)
+    finally:
+        if old.exists() and not path.exists():  # the last rename failed
+            old.rename(path)
+        for folder in (draft, old):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what killed processes left in a folder. No process may be writing there."""
+    for draft in folder.glob(f".*{DRAFT}"):
+        shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+
+
+def _beside(path: Path) -> Path:
+    """A new hidden name in the same folder, so that renaming stays within one file system."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}{DRAFT}")
+
+
+def _allow(path: Path, mode: int) -> None:
+    if path.stat().st_mode & 0o777 != mode:
+        path.chmod(mode)

@@ -1,0 +1,93 @@
+"""Files are written whole or not at all, with the permissions that the user's umask gives."""
+
+import os
+import stat
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+import magnet
+from magnet.export import export_bundle
+from magnet.files import remove_drafts, replacing, replacing_folder
+from magnet.training.run import Run
+from training.short_runs import run, write_vectors
+
+
+def permissions(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture(params=[0o022, 0o027])
+def umask(request):
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def test_a_file_is_replaced_only_by_a_whole_one(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with suppress(KeyboardInterrupt), replacing(path) as draft:
+        draft.write_text("ha")
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    with replacing(path) as draft:
+        draft.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path):
+    with replacing(tmp_path / "file") as one, replacing(tmp_path / "file") as other:
+        assert one != other
+        one.write_text("one")
+        other.write_text("other")
+    assert (tmp_path / "file").read_text() == "one"  # the outer block ends last
+
+
+def test_a_folder_is_replaced_only_by_a_whole_one(tmp_path):
+    path = tmp_path / "folder"
+    with replacing_folder(path) as draft:
+        (draft / "old").touch()
+    with suppress(ValueError), replacing_folder(path) as draft:
+        (draft / "half").touch()
+        raise ValueError
+    assert [file.name for file in path.iterdir()] == ["old"]
+    with replacing_folder(path) as draft:
+        (draft / "new").touch()
+    assert [file.name for file in path.iterdir()] == ["new"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path):
+    path = tmp_path / "folder"
+    path.mkdir()
+    (path / "old").touch()
+    with pytest.raises(OSError), replacing_folder(path) as draft:
+        draft.rmdir()  # so that it cannot take the place
+    assert [file.name for file in path.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_process_left_can_be_removed(tmp_path):
+    killed = [replacing_folder(tmp_path / "folder"), replacing(tmp_path / "file")]
+    assert all(draft.__enter__().exists() for draft in killed)
+    (tmp_path / "other.part").touch()
+    remove_drafts(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["other.part"]
+
+
+def test_every_file_of_a_run_and_of_its_exports_has_the_permissions_of_the_umask(umask, tmp_path):
+    folder = run(tmp_path / "run", write_vectors(tmp_path / "x.npz"), validation=0.2, keep_refreshes=2)
+    opened = Run(folder)
+    assert opened.calibration.examples  # writes the cache
+    export_bundle(opened, tmp_path / "bundle")
+    with np.load(tmp_path / "x.npz") as file:
+        magnet.MagnetClassifier(max_iter=1).fit(file["X"], file["y"]).save(tmp_path / "estimator.safetensors")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    assert {str(path): oct(permissions(path)) for path in files if permissions(path) != 0o666 & ~umask} == {}
+    folders = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    assert {permissions(path) for path in folders} == {0o777 & ~umask}
