@@ -332,6 +332,28 @@ def test_a_batch_in_flight_keeps_the_cluster_ids_that_it_was_drawn_with(index):
         sampler.clusters(in_flight[0])
 
 
+def train_with_refreshes(index, ahead, lengths):
+    """A loop that fetches ``ahead`` batches, and begins a new pass after a refresh in the middle of one."""
+    sampler = sampler_of(index, batches=40)
+    used = []
+    for turn, length in enumerate(lengths):
+        draws, fetched = iter(sampler), []
+        for _ in range(length):
+            fetched += itertools.islice(draws, ahead + 1 - len(fetched))
+            batch = fetched.pop(0)
+            used.append((batch, sampler.clusters(batch).tolist()))
+            sampler.update(batch, loss_of(batch) if len(used) % 3 else [0.0] * len(batch))
+        sampler.refresh(fit(k=3 + turn % 3, seed=turn))
+    return used, {name: torch.as_tensor(value).tolist() for name, value in sampler.state_dict().items()}
+
+
+@pytest.mark.parametrize("lengths", [(12, 12, 12), (3, 5, 9, 2, 14), (1, 30, 9)])
+def test_refreshes_in_mid_pass_give_the_same_batches_however_far_ahead_is_fetched(index, lengths):
+    batches, state = train_with_refreshes(index, 0, lengths)
+    for ahead in (1, 2, 4, 8):
+        assert train_with_refreshes(index, ahead, lengths) == (batches, state)
+
+
 # State.
 
 
@@ -388,6 +410,23 @@ def test_a_state_is_not_changed_by_what_the_sampler_does_next(index):
         assert torch.equal(torch.as_tensor(state[name]), torch.as_tensor(value))
 
 
+def test_a_cluster_that_once_showed_a_loss_is_not_new_again_after_a_restore():
+    centres = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
+    index = ClusterIndex(centres, torch.arange(60) % 3, torch.arange(60), torch.tensor(1.0))
+    options = {"clusters_per_batch": 4, "examples_per_cluster": 1, "batches": 40, "delay": 0}
+
+    def first_time(seen):
+        return lambda examples: [float(not (i in seen or seen.add(i))) for i in examples]
+
+    for stop in range(1, 30, 4):
+        sampler, restored, seen = sampler_of(index, **options), sampler_of(index, **options), set()
+        draws = iter(sampler)
+        work(sampler, draws, stop, first_time(seen))
+        restored.load_state_dict(sampler.state_dict())
+        again = work(restored, restored, loss=first_time(set(seen)))
+        assert again == work(sampler, draws, loss=first_time(seen))
+
+
 def test_a_state_at_the_end_of_a_pass_starts_the_next(index):
     sampler, restored = sampler_of(index, batches=10), sampler_of(index, batches=10)
     work(sampler, sampler)
@@ -404,7 +443,45 @@ def test_a_fresh_state_restores_a_fresh_sampler(index):
     assert work(restored, restored) == work(expected, expected)
 
 
+# Losses from outside.
+
+
+def test_losses_told_from_outside_use_up_no_batch_in_flight(index):
+    sampler, plain = sampler_of(index, batches=30), sampler_of(index, batches=30)
+    draws, expected = iter(sampler), iter(plain)
+    fetched = [next(draws) for _ in range(4)]
+    assert fetched == [next(expected) for _ in range(4)]
+    for told in (range(240), sorted(fetched[1]), fetched[2][::-1], fetched[0] + [7], fetched[3][:-1], []):
+        sampler.update(told, [1.0] * len(told))
+    for batch in fetched:
+        assert sampler.clusters(batch).tolist() == index.assignments[batch].tolist()
+        sampler.update(batch, loss_of(batch))
+        with pytest.raises(ValueError, match="are not a batch that was drawn"):
+            sampler.clusters(batch)
+
+
 # Ranks.
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_only_the_batches_of_all_ranks_in_their_order_use_up_the_own_batch(rank):
+    g = torch.Generator().manual_seed(0)
+    labels = torch.tensor([0] * 30 + [1] * 30)
+    index = ClusterIndex.fit(torch.randn(60, 2, generator=g), labels, {0: 5, 1: 2})  # batches of two sizes
+    ranks = [sampler_of(index, batches=20, rank=r, world_size=3) for r in range(3)]
+    sampler, sizes = ranks[rank], set()
+    for batches in zip(*ranks, strict=True):
+        sizes |= {len(batch) for batch in batches}
+        gathered = [i for batch in batches for i in batch]
+        for told in (range(60), gathered[::-1], [*gathered, 0], gathered[1:], sorted(batches[0])):
+            for each in ranks:
+                each.update(told, [1.0] * len(told))
+        assert len(sampler.clusters(batches[rank])) == len(batches[rank])
+        for each in ranks:
+            each.update(gathered, loss_of(gathered))
+        with pytest.raises(ValueError, match="are not a batch that was drawn"):
+            sampler.clusters(batches[rank])
+    assert len(sizes) == 2
 
 
 @pytest.mark.parametrize("world_size", [2, 4])

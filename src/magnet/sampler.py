@@ -6,7 +6,7 @@ import warnings
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ UNIT = 2.0**-20
 NEVER_SEEN = -1
 LARGEST_LOSS = 2.0**31
 REMEMBERED = 1024  # batches in flight whose clusters are kept for a loop that never reports losses
+STILL_NEW = 2**62  # a batch number that never comes
 
 
 @dataclass
@@ -29,6 +30,8 @@ class _Batch:
     number: int
     examples: list[int]
     clusters: list[int]
+    start: int  # where its examples stand among those of all ranks, one rank after the other
+    total: int  # and how many examples all ranks have together
 
 
 @dataclass
@@ -50,8 +53,12 @@ class NeighbourhoodSampler(Sampler[list[int]]):
 
     Losses are cached for each example, by `update`. They take effect ``delay`` batches after the next one, whether a
     DataLoader has fetched ahead or not, so that the batches drawn are the same for any number of workers, as long
-    as ``num_workers * prefetch_factor <= delay``. Batch number b depends on the seed, b and the losses alone. All
-    ranks that are told the same losses draw the same seeds, one (different) each.
+    as ``num_workers * prefetch_factor <= delay``. Batch number b depends on the seed, b, the losses and the index
+    alone. All ranks that are told the same losses draw the same seeds, one (different) each.
+
+    After a `refresh` in the middle of a pass, begin a new pass: what was fetched ahead from the old index is then
+    drawn again from the new one. A loop that goes on with the pass under way uses up what was fetched ahead first,
+    and that depends on the number of workers.
 
     Args:
         index: the clusters to draw from.
@@ -124,13 +131,14 @@ class NeighbourhoodSampler(Sampler[list[int]]):
     def update(self, indices: Tensor | Sequence[int], losses: Tensor | Sequence[float]) -> None:
         """Cache the losses of examples, in O(batch). An example given twice gets the mean.
 
-        Given the examples of a batch that was drawn (or more: those of all ranks), this also says that the batch
-        has been used.
+        This also says that a batch has been used, if the indices are those of a batch in flight in the order drawn,
+        or those of the batches of all ranks, one after the other by rank. Any other examples are told from outside:
+        they use up no batch, whichever examples are among them.
         """
         examples = _as_list(indices)
         values = losses.flatten().tolist() if isinstance(losses, Tensor) else [float(x) for x in losses]
         self._check_update(examples, values)
-        own = next((b for b in self._in_flight if b.examples == examples or set(b.examples) <= set(examples)), None)
+        own = next((batch for batch in self._in_flight if _reports(examples, batch)), None)
         if own is not None:
             while self._in_flight.popleft() is not own:
                 pass
@@ -139,11 +147,11 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         if len(set(examples)) < len(examples):
             examples, values = _means(examples, values)
         number = (self._consumed or 0) - 1
-        if own is None:  # told from outside: nothing is left to find out about these clusters
+        if own is None:  # nothing is left to find out about these clusters
             for j in {self._assignments[i] for i in examples}:
-                self._new[j], self._fresh[j] = False, 0
+                self._new_until[j], self._fresh[j] = 0, 0
         self._updates.append(_Update(number, examples, [round(value / UNIT) for value in values]))
-        self._forget_settled()
+        self._settle()
 
     def refresh(self, index: ClusterIndex) -> None:
         """Draw from a new index of the same examples from now on. Cached losses stay with their examples."""
@@ -151,14 +159,16 @@ class NeighbourhoodSampler(Sampler[list[int]]):
             raise ValueError(
                 f"the index has {len(index.assignments)} examples; the sampler was made for {len(self._losses)}"
             )
+        # What counts when the next batch is used: what counts when one is drawn depends on the number of workers.
+        self._settle()
+        self._take_back(_tensor(self._losses))
+        self._updates = deque(replace(update, before=None) for update in self._updates)
         self.index = index
         self._look_at_index()
         self._sizes: list[int] = index.sizes.tolist()
         self._starts: list[int] = (index.sizes.cumsum(0) - index.sizes).tolist()
         self._impostors = index.nearest_impostors(self.clusters_per_batch - 1).cpu()
-        self._seeded = torch.full((len(index),), -1)  # the batch that each new cluster first was the seed of
-        self._new = torch.bincount(self._seen()[0], minlength=len(index)) == 0
-        self._weigh()
+        self._weigh(torch.bincount(self._seen()[0], minlength=len(index)) == 0)
 
     def _look_at_index(self) -> None:
         self._assignments, self._members = _items(self.index.assignments), _items(self.index.order)
@@ -179,19 +189,16 @@ class NeighbourhoodSampler(Sampler[list[int]]):
 
         The index is not part of it: save it beside.
         """
-        position = self._position()
+        self._settle()
+        position, waiting = self._position(), self._updates
         losses = _tensor(self._losses).clone()
-        waiting = [u for u in self._updates if u.before is None or not self._due(u, position)]
-        for update in reversed(waiting):
-            if update.before is not None:
-                losses[torch.tensor(update.examples)] = torch.tensor(update.before)
+        self._take_back(losses)
         return {
             "position": position,
             "in_pass": position - self._pass_start,
             "seed": self.seed,
             "losses": losses,
-            "new": self._new.clone(),
-            "seeded": torch.where(self._seeded < position, self._seeded, -1),
+            "new": self._new_until > position,
             "waiting_numbers": torch.tensor([u.number for u in waiting], dtype=torch.long),
             "waiting_sizes": torch.tensor([len(u.examples) for u in waiting], dtype=torch.long),
             "waiting_examples": torch.tensor([i for u in waiting for i in u.examples], dtype=torch.long),
@@ -200,10 +207,10 @@ class NeighbourhoodSampler(Sampler[list[int]]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken; the sampler must have been made with the same index."""
-        if len(state["losses"]) != len(self._losses) or state["seeded"].shape != self._seeded.shape:
+        if len(state["losses"]) != len(self._losses) or state["new"].shape != self._new_until.shape:
             raise ValueError(
-                f"the state is of {len(state['losses'])} examples in {len(state['seeded'])} clusters; "
-                f"the sampler has {len(self._losses)} in {len(self._seeded)}: give it the index saved with the state"
+                f"the state is of {len(state['losses'])} examples in {len(state['new'])} clusters; "
+                f"the sampler has {len(self._losses)} in {len(self._sizes)}: give it the index saved with the state"
             )
         self.seed = int(state["seed"])
         self._drawn = int(state["position"])
@@ -212,8 +219,6 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         self._resume_at = in_pass if 0 < in_pass < len(self) else None
         self._pass_start = self._drawn - in_pass
         self._losses = _numbers(state["losses"])
-        self._new = state["new"].bool().clone()
-        self._seeded = state["seeded"].clone()
         self._in_flight.clear()
         sizes = state["waiting_sizes"].tolist()
         self._updates = deque(
@@ -225,14 +230,13 @@ class NeighbourhoodSampler(Sampler[list[int]]):
                 strict=True,
             )
         )
-        self._weigh()
+        self._weigh(state["new"].bool())
 
     def _draw(self) -> list[int]:
         number = self._drawn
-        for update in self._updates:
-            if update.before is None and self._due(update, number):
-                self._apply(update)
-        seed = self._draw_seeds(number)[self.rank]
+        self._apply_due(number)
+        seeds = self._draw_seeds(number)
+        seed = seeds[self.rank]
         neighbourhood = [seed, *(j for j in self._impostors[seed].tolist() if j >= 0)]
         rng = random.Random(f"examples {self.seed} {number} {self.rank}")
         wanted = self.examples_per_cluster
@@ -246,7 +250,11 @@ class NeighbourhoodSampler(Sampler[list[int]]):
             places += _some(members, rest, rng)
         examples = [self._members[place] for place in places]
         clusters = [j for j in neighbourhood for _ in range(wanted)]
-        self._in_flight.append(_Batch(number, examples, clusters))
+        start, total = 0, len(examples)
+        if self.world_size > 1:
+            sizes = (wanted * (1 + (self._impostors[seeds] >= 0).sum(dim=1))).tolist()
+            start, total = sum(sizes[: self.rank]), sum(sizes)
+        self._in_flight.append(_Batch(number, examples, clusters, start, total))
         self._drawn = number + 1
         return examples
 
@@ -261,8 +269,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
                     break
                 seed = self._draw_seed(rng)
             if self._fresh[seed]:
-                self._seeded[seed] = number
-                self._fresh[seed] = 0
+                self._new_until[seed], self._fresh[seed] = number + 1, 0
             seeds.append(seed)
         return seeds
 
@@ -284,15 +291,39 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         for j in set(clusters):
             self._weights[j] = self._sums[j] / self._known[j]
             if self._sums[j] > 0 and self._fresh[j]:
-                self._fresh[j] = 0
+                self._new_until[j], self._fresh[j] = update.number + self.delay + 1, 0
 
-    def _weigh(self) -> None:
-        """Weights of all clusters, from the losses of the examples."""
+    def _apply_due(self, number: int) -> None:
+        """Let the losses take effect that count when batch ``number`` is drawn."""
+        for update in self._updates:
+            if update.before is None and self._due(update, number):
+                self._apply(update)
+
+    def _settle(self) -> None:
+        """Apply the updates that count from the next batch to be used on, and keep the others only.
+
+        Those that the draws of batches fetched ahead have applied early are kept too, since they can be taken back.
+        """
+        position = self._position()
+        self._apply_due(position)
+        while self._updates and self._due(self._updates[0], position):
+            self._updates.popleft()
+
+    def _take_back(self, losses: Tensor) -> None:
+        """Undo in ``losses`` (N,) what was applied early, for batches fetched ahead."""
+        for update in reversed(self._updates):
+            if update.before is not None:
+                losses[torch.tensor(update.examples, dtype=torch.long)] = torch.tensor(update.before, dtype=torch.long)
+
+    def _weigh(self, new: Tensor) -> None:
+        """Weights of all clusters, from the losses of the examples; ``new`` (J,): which clusters are to come first."""
         clusters, losses = self._seen()
         known = torch.bincount(clusters, minlength=len(self._sizes))
         sums = torch.zeros_like(known).index_add_(0, clusters, losses)
         self._weights = SumTree(sums.double() / known.clamp_min(1))
-        self._fresh = SumTree(self._new & (self._seeded < 0) & (sums == 0))
+        self._fresh = SumTree(new)
+        # The number of the batch from which on a cluster is no longer new: it was a seed or showed a loss before.
+        self._new_until = torch.where(new, STILL_NEW, 0)
         self._known: list[int] = known.tolist()
         self._sums: list[int] = sums.tolist()
 
@@ -315,11 +346,6 @@ class NeighbourhoodSampler(Sampler[list[int]]):
             self.load_state_dict(self.state_dict())
             self._pass_start, self._resume_at = start, None
 
-    def _forget_settled(self) -> None:
-        position = self._position()
-        while self._updates and self._updates[0].before is not None and self._due(self._updates[0], position):
-            self._updates.popleft()
-
     def _warn_if_late(self, number: int) -> None:
         if number + self.delay + 1 < self._drawn and not self._warned:
             self._warned = True
@@ -340,6 +366,12 @@ class NeighbourhoodSampler(Sampler[list[int]]):
                 f"losses must be finite and >= 0; found {min(values)} .. {max(values)} "
                 f"with {sum(map(math.isnan, values))} NaN"
             )
+
+
+def _reports(examples: list[int], batch: _Batch) -> bool:
+    """Whether the examples are those of the batch, or of the batches of all ranks."""
+    own = slice(batch.start, batch.start + len(batch.examples))
+    return examples == batch.examples or (len(examples) == batch.total and examples[own] == batch.examples)
 
 
 def _some(members: range, count: int, rng: random.Random) -> list[int]:
