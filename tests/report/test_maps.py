@@ -6,7 +6,7 @@ from PIL import Image
 
 from magnet.data import open_data
 from magnet.report.density_map import Callout, DensityMap, draw_attribute_maps, draw_density_maps
-from magnet.report.maps import Map, draw_maps, lay_out
+from magnet.report.maps import Map, draw_maps
 from magnet.report.text import plain
 from magnet.report.thumbnails import thumbnails
 
@@ -61,30 +61,6 @@ def test_the_demo_s_maps_are_drawn(panel, tmp_path):
     path = tmp_path / "demo.png"
     draw_maps([Map("magnet", panel.positions, panel.labels, panel.centres)], ["a", "b", "c"], path, title="demo")
     assert path.stat().st_size > 5000
-
-
-def test_a_layout_keeps_groups_together_and_repeats_itself():
-    rng = np.random.default_rng(0)
-    labels = np.repeat([0, 1], 40)
-    representations = rng.normal(size=(80, 10)) + 20 * labels[:, None]
-    centres = np.stack([representations[labels == c].mean(axis=0) for c in (0, 1)])
-    placed, middle = lay_out(representations, centres)
-    for c in (0, 1):
-        own = np.linalg.norm(placed[labels == c] - middle[c], axis=1).mean()
-        other = np.linalg.norm(placed[labels == c] - middle[1 - c], axis=1).mean()
-        assert own < other
-    np.testing.assert_array_equal(lay_out(representations, centres)[0], placed)
-
-
-def test_centres_lie_among_the_examples_closest_to_them_and_do_not_move_them():
-    rng = np.random.default_rng(1)
-    representations = rng.normal(size=(60, 5))
-    centres = representations[:3] + 0.01
-    placed, middle = lay_out(representations, centres)
-    np.testing.assert_array_equal(lay_out(representations, centres[:1])[0], placed)
-    for centre, place in zip(centres, middle, strict=True):
-        closest = np.argsort(((representations - centre) ** 2).sum(axis=1))[:10]
-        np.testing.assert_allclose(place, np.median(placed[closest], axis=0))
 
 
 def test_names_are_one_plain_line():

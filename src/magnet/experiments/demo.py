@@ -13,7 +13,8 @@ from magnet.evaluation.errors import soft_rule, top_errors
 from magnet.experiments.training_curves import mean_curve
 from magnet.index import ClusterIndex
 from magnet.report.curves import Curve
-from magnet.report.maps import Map, lay_out
+from magnet.report.layout import lay_out
+from magnet.report.maps import Map
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.journal import read_journal
 from magnet.training.run import Run

@@ -18,7 +18,7 @@ from magnet.experiments.words import pretty
 from magnet.neighbours import nearest
 from magnet.report.density_map import Callout, DensityMap, draw_attribute_maps, draw_density_maps
 from magnet.report.image_map import THUMBNAIL, draw_image_map, mosaic, place
-from magnet.report.maps import lay_out
+from magnet.report.layout import lay_out
 from magnet.report.thumbnails import thumbnails
 from magnet.training.run import Run
 

@@ -1,21 +1,17 @@
-"""Maps: representations laid out in the plane by t-SNE, with the clusters that they fall into."""
+"""Maps of points: examples in the plane by class, with the clusters that they fall into."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from magnet.errors import UserError
-from magnet.neighbours import nearest
 from magnet.report.plotting import pyplot
 
 # Okabe and Ito's colours, which most colour-blind people tell apart, and three more.
 COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#7F7F7F", "#332288", "#882255",
 )  # fmt: skip
-CLOSEST = 10  # representations that place a centre
 
 
 @dataclass
@@ -26,27 +22,6 @@ class Map:
     positions: np.ndarray  # (n, 2)
     labels: np.ndarray  # (n,)
     centres: np.ndarray  # (J, 2)
-
-
-def lay_out(representations: np.ndarray, centres: np.ndarray, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (n, 2) and (J, 2) of representations (n, d) and cluster centres (J, d).
-
-    t-SNE sees the representations alone: centres know the classes, and would pull the examples of a class together.
-    A centre is put at the median place of the representations closest to it.
-    """
-    try:
-        from openTSNE import TSNE
-    except ImportError as error:
-        raise UserError("maps need openTSNE and matplotlib: pip install 'magnet[plots]'") from error
-    perplexity = min(30, (len(representations) - 1) // 3)
-    exact = len(representations) < 3000  # Barnes-Hut is quicker there than interpolation
-    placed = np.asarray(
-        TSNE(perplexity=perplexity, random_state=seed, negative_gradient_method="bh" if exact else "fft").fit(
-            representations.astype(np.float64)
-        )
-    )
-    closest = nearest(torch.from_numpy(centres).double(), torch.from_numpy(representations).double(), CLOSEST)[1]
-    return placed, np.median(placed[closest.numpy()], axis=1)
 
 
 def draw_maps(maps: list[Map], names: list[str], path: Path, *, title: str = "", columns: int = 3) -> None:

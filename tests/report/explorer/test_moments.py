@@ -6,8 +6,8 @@ import torch
 
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
-from magnet.report.explorer.layout import lay_out_moments
-from magnet.report.explorer.moments import kept_moments, moment
+from magnet.report.explorer.moments import kept_moments, lay_out_moments, moment
+from magnet.report.layout import lay_out
 from magnet.training.run import Run
 
 CENTRES = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 10.0]])
@@ -70,3 +70,14 @@ def test_consecutive_maps_are_aligned_and_the_same_seed_gives_the_same(kept):
     assert all(
         np.array_equal(a, b) for one, two in zip(maps, again, strict=True) for a, b in zip(one, two, strict=True)
     )
+
+
+def test_the_maps_of_the_explorer_are_laid_out_as_those_of_figures():
+    representations = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(60) % 3
+    index = ClusterIndex.fit(representations, labels, 2)
+    found = moment(1, torch.arange(60), representations, labels, torch.arange(60), index, sigma=1.0)
+    ((placed, centres),) = lay_out_moments([found], seed=3)
+    expected = lay_out(representations.numpy(), index.centres.numpy(), seed=3)
+    np.testing.assert_array_equal(placed, expected[0])
+    np.testing.assert_array_equal(centres, expected[1])

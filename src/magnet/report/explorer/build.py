@@ -11,9 +11,9 @@ from magnet import __version__
 from magnet.errors import UserError
 from magnet.report.explorer.answers import Answers, ask
 from magnet.report.explorer.describe import describe_data, describe_run
-from magnet.report.explorer.layout import Positions, lay_out_moments
-from magnet.report.explorer.moments import Moment, kept_moments, moment
+from magnet.report.explorer.moments import Moment, kept_moments, lay_out_moments, moment
 from magnet.report.explorer.sample import choose
+from magnet.report.layout import Positions
 from magnet.report.page import page
 from magnet.training.run import Run
 

@@ -10,9 +10,9 @@ from magnet.data import Dataset
 from magnet.neighbours import nearest
 from magnet.report.explorer.answers import RULES, Answers
 from magnet.report.explorer.encode import Encoded, encode, encode_bits, encode_positions
-from magnet.report.explorer.layout import Positions
 from magnet.report.explorer.moments import Moment
 from magnet.report.explorer.pictures import pictures
+from magnet.report.layout import Positions
 from magnet.training.run import Run
 
 NEIGHBOURS = 12

@@ -4,7 +4,7 @@ import base64
 
 import numpy as np
 
-from magnet.report.explorer.layout import Positions
+from magnet.report.layout import Positions
 
 NAMES = {"u1": "Uint8Array", "u2": "Uint16Array", "i4": "Int32Array", "f4": "Float32Array"}
 Encoded = dict[str, str]

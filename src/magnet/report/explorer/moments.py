@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
+from magnet.report.layout import Positions, lay_out
 
 ROWS = 1024  # of distances to all centres at a time
 TENSORS = ("representations", "centres", "centre_labels", "assignments", "variance")
@@ -87,3 +89,22 @@ def kept_moments(folder: Path, before: int, labels: Tensor, place: Tensor) -> li
         sigma = max(float(index.variance) ** 0.5, torch.finfo(torch.float32).tiny)
         found.append(moment(int(number), shown, rows, labels[shown], place[shown], index, sigma))
     return found
+
+
+def lay_out_moments(moments: list[Moment], *, seed: int = 0) -> list[Positions]:
+    """Positions of the examples and centres of each moment.
+
+    A moment starts where its examples lie in the map of the next one, so that consecutive maps can be compared: what
+    moves has moved in the space as well. The last one must show every example that the others show.
+    """
+    maps: list[Positions] = []
+    later: Moment | None = None
+    for m in reversed(moments):
+        start = None
+        if later is not None:
+            at = np.full((int(later.shown.max()) + 1, 2), np.nan)
+            at[later.shown.numpy()] = maps[-1][0]
+            start = at[m.shown.numpy()]
+        maps.append(lay_out(m.representations.numpy(), m.index.centres.numpy(), start=start, seed=seed))
+        later = m
+    return maps[::-1]

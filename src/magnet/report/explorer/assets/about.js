@@ -14,8 +14,8 @@ function aboutPanel(data) {
     text(sampled
       ? `${whole(data.count)} of ${whole(data.total)} examples: a sample that keeps classes and parts in proportion.`
       : `All ${whole(data.total)} examples.`),
-    text("The map is a t-SNE of the representations: near is similar; far apart and the size of groups say little. Each run has a map of its own."),
-    text("White dots are cluster centres, larger with more members. Regions show where a class is the densest."),
+    text("The map is a t-SNE of the representations: near is similar; far apart and the size of groups say little. It is made from the examples alone, without their classes. Each run has a map of its own."),
+    text("White dots are cluster centres, larger with more members, each among the ten examples closest to it. Regions show where a class is the densest."),
     el("h3", { textContent: "Numbers" }),
     text("Loss is -log of the probability of the label under the rule that the method is judged by: "
       + `${data.runs.map((run) => `${run.rule} for ${run.name}`).join(", ")}. It ends at 27.6.`),
