@@ -35,6 +35,14 @@ def test_a_split_of_three_parts_is_kept(tmp_path):
     assert data.split.dtype == np.int8
 
 
+def test_the_names_of_features_are_kept_and_must_fit(tmp_path):
+    names = [f"f{i}" for i in range(6)]
+    assert open_data(save(tmp_path / "a.npz", **vectors(feature_names=np.array(names)))).feature_names == names
+    assert Dataset.from_arrays(**vectors()).feature_names is None
+    with pytest.raises(UserError, match=r"feature_names has shape \(5,\), but X has 6 columns"):
+        Dataset.from_arrays(**vectors(feature_names=np.array(names[:5])))
+
+
 def test_a_large_uncompressed_array_is_mapped_from_inside_the_zip(tmp_path):
     given = vectors(5000, 64)
     data = open_data(save(tmp_path / "set.npz", **given))

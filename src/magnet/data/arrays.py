@@ -12,7 +12,9 @@ from magnet.data.listing import Listing
 from magnet.data.numbered import Numbered
 from magnet.errors import UserError
 
-KEYS = ("X", "y", "test", "split", "name", "classes", "attributes", "class_attributes", "attribute_names")
+KEYS = (
+    "X", "y", "test", "split", "name", "classes", "attributes", "class_attributes", "attribute_names", "feature_names",
+)  # fmt: skip
 
 
 def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
@@ -40,6 +42,7 @@ def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
         names=[str(row) for row in arrays["name"]] if "name" in arrays else Numbered(len(X)),
         split=_split(arrays, name),
         attributes=_attributes(arrays, labels, len(classes), name),
+        feature_names=_feature_names(arrays, name),
     )
 
 
@@ -84,6 +87,15 @@ def _split(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
             raise UserError(f"{name}: test is {arrays['test'].dtype}, expected True for test examples.")
         return 2 * arrays["test"].astype(np.int8)
     return None
+
+
+def _feature_names(arrays: Mapping[str, np.ndarray], name: str) -> list[str] | None:
+    names, width = arrays.get("feature_names"), arrays["X"].shape[1]
+    if names is None:
+        return None
+    if names.shape != (width,):
+        raise UserError(f"{name}: feature_names has shape {names.shape}, but X has {width} columns.")
+    return [str(value) for value in names]
 
 
 def _attributes(arrays: Mapping[str, np.ndarray], labels: np.ndarray, classes: int, name: str) -> Attributes | None:

@@ -32,6 +32,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         split: int8 array (N,): 0 train, 1 validation, 2 test.
         attributes: None, or the attribute table in the order of the examples.
         skipped: (path, reason) of the images left out when opened.
+        feature_names: of the columns of vectors (d,), where the source has them.
         fine_labels, fine_classes: the labels before `merge_classes`; None otherwise.
     """
 
@@ -55,6 +56,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         self.split = complete(listing.split, labels, seed=seed, validation=validation)
         self.attributes: Attributes | None = listing.attributes
         self.skipped = listing.skipped
+        self.feature_names = listing.feature_names
         self.fine_labels: Tensor | None = None
         self.fine_classes: list[str] | None = None
         self._content = listing.content
@@ -72,7 +74,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         """A dataset of vectors X (N, d) with labels y (N,): class ids or class names.
 
         ``others`` are the further members an ``.npz`` may have, by the same names: ``test``, ``split``, ``name``,
-        ``classes``, ``attributes``, ``class_attributes``, ``attribute_names``.
+        ``classes``, ``attributes``, ``class_attributes``, ``attribute_names``, ``feature_names``.
         """
         from magnet.data.arrays import KEYS, list_arrays
 

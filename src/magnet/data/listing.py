@@ -19,7 +19,7 @@ class Listing:
 
     ``content`` is vectors (N, d), grey images as uint8 (N, H, W), or N image files. ``labels`` (N,) are ids into
     ``classes``, some of which may have no example yet. ``split`` (N,) is 0 train, 1 validation, 2 test, or None
-    where the source states none.
+    where the source states none. ``feature_names`` (d,) are those of the columns of vectors, or None.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Listing:
     split: np.ndarray | None = None
     attributes: Attributes | None = None
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    feature_names: list[str] | None = None
 
     def keep(self, rows: np.ndarray) -> Listing:
         """Only the examples at ``rows``, in that order."""
@@ -43,6 +44,7 @@ class Listing:
             split=None if self.split is None else self.split[rows],
             attributes=None if self.attributes is None else self.attributes.keep(rows),
             skipped=self.skipped,
+            feature_names=self.feature_names,
         )
 
 

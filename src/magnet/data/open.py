@@ -36,8 +36,8 @@ def open_data(
 
     Args:
         spec: a folder of class folders; a CSV of ``path,label[,split]``; an ``.npz`` with ``X``, ``y`` and perhaps
-            ``test`` or ``split``, ``name``, ``classes``, ``attributes``, ``class_attributes``, ``attribute_names``;
-            ``digits``; or ``name:folder`` for a benchmark set in its official layout.
+            ``test`` or ``split``, ``name``, ``classes``, ``attributes``, ``class_attributes``, ``attribute_names``,
+            ``feature_names``; ``digits``; or ``name:folder`` for a benchmark set in its official layout.
         seed: draws the parts that the source does not give: 30 % of every class for test, and
         validation: this fraction of the training part for validation.
         on_bad_image: "error" names an unreadable image when it is met; "skip" decodes all images once now and

@@ -24,7 +24,7 @@ class Queries(Dataset):
         self.labels = torch.full((len(names),), -1)
         self.classes, self.names = [], names
         self.split = np.full(len(names), TEST, np.int8)
-        self.attributes, self.skipped = None, []
+        self.attributes, self.skipped, self.feature_names = None, [], None
         self.fine_labels, self.fine_classes = None, None
         self.image_size, self.cache_bytes = image_size, 0
         self._content, self._cache = content, None

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.datasets import load_wine
 
 from magnet.training.config import TrainConfig
 from magnet.training.train import train
@@ -50,7 +51,16 @@ def odd_vectors(tmp_path_factory) -> Path:
         name=np.array([f"<img src=x onerror=alert({i})>" for i in range(92)]),
         attributes=np.array([["yes"], ["no"], [""]])[np.arange(92) % 3],
         attribute_names=np.array(["<b>striped</b>"]),
+        feature_names=np.array([f"<i>feature {i}</i>" for i in range(6)]),
     )
+    return short(file.parent / "run", data=str(file), clusters_per_class=2, steps=20)
+
+
+@pytest.fixture(scope="session")
+def wine(tmp_path_factory) -> Path:
+    """A run on scikit-learn's wines: 13 features with names, from 0.13 to 1680."""
+    table, file = load_wine(), tmp_path_factory.mktemp("w") / "wine.npz"
+    np.savez(file, X=table.data, y=table.target, feature_names=np.array(table.feature_names))
     return short(file.parent / "run", data=str(file), clusters_per_class=2, steps=20)
 
 

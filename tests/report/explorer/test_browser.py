@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_wine
 
 from magnet.report.explorer.build import explore
 from magnet.training.run import Run
@@ -44,6 +45,11 @@ def digits_page(browser, digits_magnet, digits_softmax, tmp_path_factory):
 @pytest.fixture(scope="module")
 def odd_page(browser, odd_vectors, tmp_path_factory):
     return written(tmp_path_factory.mktemp("odd"), odd_vectors)
+
+
+@pytest.fixture(scope="module")
+def wine_page(browser, wine, tmp_path_factory):
+    return written(tmp_path_factory.mktemp("wine"), wine)
 
 
 @pytest.fixture(scope="module")
@@ -249,6 +255,7 @@ def test_names_are_text_whatever_they_hold(odd_page, open_page):
     page.js("magnet.select({kind: 'class', label: magnet.data.classes.indexOf('<script>alert(1)</script>')}, 'Modes')")
     page.js("magnet.select({kind: 'example', id: 0})")
     assert "<img src=x onerror=alert(" in page.text("#panel")
+    assert "<i>feature 5</i>" in page.text("#features")
     page.point(EXAMPLE, act=lambda mouse: None)
     page.until("!document.getElementById('tooltip').hidden")
     box = page.driver.find_element("css selector", "#search")
@@ -277,6 +284,27 @@ def test_a_class_without_clusters_attributes_and_odd_names_in_a_csv(odd_page, op
     assert {row["label"] for row in rows} == {
         "<script>alert(1)</script>", "'=HYPERLINK(1)", 'a "b", c\u2028', "only in test",
     }  # fmt: skip
+
+
+def test_a_table_is_shown_with_its_true_values_and_the_names_of_its_features(wine_page, open_page):
+    page, table = open_page(wine_page), load_wine()
+    number = next(i for i, values in enumerate(table.data) if values[1] == 2.39)  # malic acid
+    page.js("magnet.select({kind: 'example', id: magnet.data.names.indexOf(arguments[0])})", str(number))
+    rows = page.driver.find_elements("css selector", "#features tr")
+    shown = [tuple(cell.text for cell in row.find_elements("css selector", "td")) for row in rows]
+    values = [f"{value:g}" for value in table.data[number]]
+    assert shown == list(zip(table.feature_names, values, strict=True))
+    assert ("malic_acid", "2.39") in shown
+    page.point(EXAMPLE, act=lambda mouse: None)
+    page.until("!document.getElementById('tooltip').hidden")
+    assert "malic_acid" in page.text("#tooltip")
+
+
+def test_numbers_have_the_digits_that_they_hold(wine_page, open_page):
+    page = open_page(wine_page)
+    given = np.array([2.39, 0.1, 1065, -3.5e-5, 16777215, 123456789, 0], np.float32)
+    expected = ["2.39", "0.1", "1065", "-0.000035", "16777215", "123457000", "0"]
+    assert page.js("return arguments[0].map(magnet.exact)", given.tolist()) == expected
 
 
 def test_photos_are_shown_under_the_mouse_and_close_up(fashion_page, open_page):

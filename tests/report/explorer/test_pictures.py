@@ -3,6 +3,7 @@ import io
 
 import numpy as np
 from PIL import Image
+from sklearn.datasets import load_wine
 
 from magnet.data import Dataset, open_data
 from magnet.report.explorer.encode import encode, encode_bits, encode_positions
@@ -29,13 +30,37 @@ def test_images_lie_on_a_sheet_in_the_order_of_the_rows(photos):
         assert (red > blue) == (data.classes[data.labels[row]] == "red")
 
 
-def test_vectors_of_a_square_length_are_pictures_and_long_ones_are_thinned():
-    digits = pictures(open_data("digits"), np.arange(5), quiet)
-    assert (digits["side"], digits["kept"]) == (8, 64)
-    assert np.allclose(unpack(digits["values"], "u1").reshape(5, 64) / 255, open_data("digits").vectors[:5], atol=0.003)
-    long = Dataset.from_arrays(np.random.default_rng(0).normal(size=(20, 1000)), np.arange(20) % 2)
-    found = pictures(long, np.arange(20), quiet)
-    assert (found["side"], found["kept"], found["width"]) == (0, 128, 1000)
+def test_vectors_of_a_square_length_are_pictures_unless_their_features_have_names():
+    digits = open_data("digits")
+    found = pictures(digits, np.arange(5), quiet)
+    assert (found["kind"], found["side"]) == ("squares", 8)
+    assert np.allclose(unpack(found["pixels"], "u1").reshape(5, 64) / 255, digits.vectors[:5], atol=0.003)
+    names = [f"pixel {i}" for i in range(64)]
+    named = Dataset.from_arrays(digits.vectors, digits.labels.numpy(), feature_names=np.array(names))
+    assert pictures(named, np.arange(5), quiet)["kind"] == "features"
+
+
+def test_a_table_is_kept_with_its_true_values_and_the_names_of_its_features():
+    wine = load_wine()
+    data = Dataset.from_arrays(wine.data, wine.target, feature_names=np.array(wine.feature_names))
+    rows = np.array([20, 100, 3])
+    found = pictures(data, rows, quiet)
+    assert found["names"] == list(wine.feature_names)
+    assert found["columns"] == list(range(13))
+    values = unpack(found["values"], "<f4").reshape(3, 13)
+    np.testing.assert_array_equal(values, wine.data[rows].astype(np.float32))
+    np.testing.assert_array_equal(unpack(found["low"], "<f4"), values.min(axis=0))
+    np.testing.assert_array_equal(unpack(found["high"], "<f4"), values.max(axis=0))
+
+
+def test_of_a_wide_table_some_columns_are_kept_whatever_its_width():
+    wide = Dataset.from_arrays(np.random.default_rng(0).normal(size=(20, 1000)), np.arange(20) % 2)
+    found = pictures(wide, np.arange(20), quiet)
+    assert (found["width"], found["names"]) == (1000, None)
+    assert len(found["columns"]) == 32
+    assert (found["columns"][0], found["columns"][-1]) == (0, 999)
+    expected = wide.vectors[:, found["columns"]].astype(np.float32)
+    np.testing.assert_array_equal(unpack(found["values"], "<f4").reshape(20, 32), expected)
 
 
 def test_arrays_come_back():

@@ -1,4 +1,4 @@
-"""What an example looks like: thumbnails of images in sprite sheets, or the values of a vector."""
+"""What an example looks like: a thumbnail on a sprite sheet, a vector of pixels as a small image, or its features."""
 
 import base64
 import io
@@ -16,14 +16,14 @@ from magnet.report.explorer.encode import encode
 
 SIDE = 48  # of a thumbnail: six blocks of a JPEG, so that neighbours on a sheet don't touch each other
 COLUMNS = 32
-SQUARE = 28  # vectors that may be images of up to this side are drawn as such
-VALUES = 128  # of a longer vector that are shown
+SQUARE = 28  # vectors without names of features that may be images of up to this side are drawn as such
+FEATURES = 32  # of a vector that are shown at most; each takes 40 kB of a page with 10,000 examples
 Report = Callable[[int, int], None]
 
 
 def pictures(data: Dataset, rows: np.ndarray, report: Report) -> dict[str, Any]:
     """The looks of the examples ``rows``, in this order."""
-    return _sheets(data, rows, report) if data.kind == "images" else _values(data, rows)
+    return _sheets(data, rows, report) if data.kind == "images" else _vectors(data, rows)
 
 
 def _sheets(data: Dataset, rows: np.ndarray, report: Report) -> dict[str, Any]:
@@ -51,16 +51,22 @@ def _jpeg(pixels: np.ndarray) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
 
 
-def _values(data: Dataset, rows: np.ndarray) -> dict[str, Any]:
+def _vectors(data: Dataset, rows: np.ndarray) -> dict[str, Any]:
     values = data.batch(rows).numpy()
     width = values.shape[1]
     side = math.isqrt(width)
-    square = side * side == width and 4 <= side <= SQUARE
-    if not square and width > VALUES:
-        values = values[:, np.linspace(0, width - 1, VALUES).round().astype(int)]
-    low, high = float(values.min()), float(values.max())
-    scaled = (values - low) / max(high - low, 1e-12) * 255
+    if data.feature_names is None and side * side == width and 4 <= side <= SQUARE:
+        low, high = float(values.min()), float(values.max())
+        grey = (values - low) / max(high - low, 1e-12) * 255
+        return {"kind": "squares", "side": side, "pixels": encode(grey.round(), "u1")}
+    columns = np.linspace(0, width - 1, min(width, FEATURES)).round().astype(int)
+    values = values[:, columns]
     return {
-        "kind": "vectors", "width": width, "kept": values.shape[1], "side": side if square else 0,
-        "low": low, "high": high, "values": encode(scaled.round(), "u1"),
-    }  # fmt: skip
+        "kind": "features",
+        "width": width,
+        "columns": columns.tolist(),
+        "names": None if data.feature_names is None else [data.feature_names[column] for column in columns],
+        "values": encode(values, "f4"),
+        "low": encode(values.min(axis=0), "f4"),  # each feature has a range of its own
+        "high": encode(values.max(axis=0), "f4"),
+    }

@@ -12,12 +12,13 @@ function examplePanel(data, { id, run: number = 0 }) {
       })),
       el("div", { class: "soft name", textContent: data.names[id] }),
       el("div", { class: "soft", textContent: `${PARTS[active.split[id]]} part` }),
-      el("div", { class: "soft small", textContent: valuesText(data, id) }))),
+      el("div", { class: "soft small name", textContent: featuresText(data, id) }))),
     data.runs.map((run) => verdict(data, run, id)),
     data.runs.map((run) => [
       el("h3", { textContent: data.runs.length > 1 ? `Nearest in ${run.name}` : "Nearest neighbours" }),
       el("div", { class: "grid" }, neighbours(data, run, id)),
     ]),
+    featuresTable(data, id),
   ].flat(3);
 }
 

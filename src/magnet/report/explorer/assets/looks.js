@@ -1,8 +1,8 @@
-// What an example looks like: its thumbnail, the vector as a small image, or its values as bars.
+// What an example looks like: its thumbnail, a vector of pixels as a small image, or its features as bars.
 
 function prepareLooks(data) {
   const { pictures } = data;
-  if (pictures.kind === "vectors") return Promise.resolve();
+  if (pictures.kind !== "images") return Promise.resolve();
   return Promise.all(pictures.sheets.map(async (source) => {
     const sheet = new Image();
     sheet.src = source;
@@ -12,7 +12,7 @@ function prepareLooks(data) {
 }
 
 // Width over height.
-const lookRatio = ({ kind, side }) => (kind === "vectors" && !side ? 1.6 : 1);
+const lookRatio = ({ kind }) => (kind === "features" ? 1.6 : 1);
 
 function drawLook(context, data, id, x, y, width, height) {
   const { pictures } = data;
@@ -21,7 +21,7 @@ function drawLook(context, data, id, x, y, width, height) {
     const at = id % columns ** 2;
     const [left, top] = [(at % columns) * side, Math.floor(at / columns) * side];
     context.drawImage(sheets[Math.floor(id / columns ** 2)], left, top, side, side, x, y, width, height);
-  } else if (pictures.side) {
+  } else if (pictures.kind === "squares") {
     context.imageSmoothingEnabled = false;
     context.drawImage(squareOf(pictures, id), x, y, width, height);
     context.imageSmoothingEnabled = true;
@@ -33,10 +33,10 @@ function drawLook(context, data, id, x, y, width, height) {
 function squareOf(pictures, id) {
   pictures.squares ??= new Map();
   if (!pictures.squares.has(id)) {
-    const { side, values } = pictures;
+    const { side, pixels } = pictures;
     const image = new ImageData(side, side);
     for (let i = 0; i < side * side; i += 1) {
-      image.data.fill(255 - values[id * side * side + i], 4 * i, 4 * i + 3);
+      image.data.fill(255 - pixels[id * side * side + i], 4 * i, 4 * i + 3);
       image.data[4 * i + 3] = 255;
     }
     const canvas = el("canvas", { width: side, height: side });
@@ -46,14 +46,16 @@ function squareOf(pictures, id) {
   return pictures.squares.get(id);
 }
 
-function drawBars(context, { values, kept, low, high }, id, x, y, width, height) {
-  const zero = low < 0 && high > 0 ? (high / (high - low)) * height : low >= 0 ? height : 0;
+// Every bar between the lowest and the highest value that its feature has on the page.
+function drawBars(context, { values, columns, low, high }, id, x, y, width, height) {
+  const count = columns.length;
   context.fillStyle = "#fff";
   context.fillRect(x, y, width, height);
   context.fillStyle = "#0072b2";
-  for (let i = 0; i < kept; i += 1) {
-    const top = (1 - values[id * kept + i] / 255) * height;
-    context.fillRect(x + (i * width) / kept, y + Math.min(top, zero), Math.max(width / kept, 0.5), Math.abs(top - zero));
+  for (let i = 0; i < count; i += 1) {
+    const range = high[i] - low[i];
+    const tall = range > 0 ? ((values[id * count + i] - low[i]) / range) * height : 0;
+    context.fillRect(x + (i * width) / count, y + height - tall, Math.max(width / count, 0.5), tall);
   }
 }
 
@@ -79,11 +81,26 @@ function thumb(data, id, size, { note = "", odd = false, run = 0 } = {}) {
   }, look(data, id, size), note && el("small", { textContent: note }));
 }
 
-function valuesText({ pictures }, id) {
-  if (pictures.kind !== "vectors" || pictures.side) return "";
-  const { values, kept, width, low, high } = pictures;
-  const some = Array.from(values.subarray(id * kept, id * kept + Math.min(kept, 6)));
-  const text = some.map((v) => (low + (v / 255) * (high - low)).toPrecision(2)).join(", ");
-  const all = kept < width ? `${kept} of ${width} values: ` : "";
-  return `${all}${text}${width > 6 ? ", …" : ""}`;
+// [name, value] of the features of an example, as numbers for people; nothing for pictures.
+function features({ pictures }, id) {
+  if (pictures.kind !== "features") return [];
+  const { values, columns, names } = pictures;
+  return columns.map((column, i) => [names ? names[i] : `column ${column}`, exact(values[id * columns.length + i])]);
+}
+
+function featuresText(data, id) {
+  const all = features(data, id);
+  return all.slice(0, 4).map(([name, value]) => `${name} ${value}`).join(", ") + (all.length > 4 ? ", …" : "");
+}
+
+function featuresTable(data, id) {
+  const all = features(data, id);
+  if (!all.length) return [];
+  const { width } = data.pictures;
+  const note = all.length < width ? ` ${all.length} of ${whole(width)}` : "";
+  return [
+    el("h3", {}, "Values", el("span", { class: "soft", textContent: note })),
+    el("table", { id: "features" }, all.map(([name, value]) => el("tr", {},
+      el("td", { class: "name", textContent: name }), el("td", { class: "number", textContent: value })))),
+  ];
 }

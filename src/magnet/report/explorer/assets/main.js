@@ -13,7 +13,7 @@ async function start() {
   data.byClass = data.classes.map(() => []);
   data.labels.forEach((label, id) => data.byClass[label].push(id));
   data.lossScale = lossScale(data);
-  globalThis.magnet = { data, state, maps, select, palette, ready: false, lastClickMs: null };
+  globalThis.magnet = { data, state, maps, select, palette, exact, ready: false, lastClickMs: null };
   heading(data);
   await prepareLooks(data);
   startControls(data);

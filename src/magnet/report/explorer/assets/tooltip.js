@@ -10,7 +10,7 @@ function showTooltip(data, id, event, run) {
       wrong && el("div", { class: "bad name", textContent: `taken for ${data.classes[run.prediction[id]]}` }),
       el("div", { class: "soft name", textContent: data.names[id] }),
       el("div", { class: "soft", textContent: `${PARTS[run.split[id]]}, loss ${lossText(run.loss[id])}` }),
-      el("div", { class: "soft", textContent: valuesText(data, id) }))));
+      el("div", { class: "soft name", textContent: featuresText(data, id) }))));
 }
 
 function showClusterTooltip(data, moment, cluster, event) {
