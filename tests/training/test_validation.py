@@ -1,49 +1,68 @@
 """Validation on the way, the best checkpoint, and stopping early."""
 
 import json
+import math
 
 import pytest
 
 from magnet.errors import UserError
-from magnet.training.checkpoint import checkpoints, find_checkpoint, read_progress
+from magnet.evaluation.errors import Judged
+from magnet.training.checkpoint import checkpoints, describe_checkpoint, find_checkpoint, read_progress
 from magnet.training.loop import Trainer
 from training.short_runs import records, run, same, weights, write_vectors
 
 
 @pytest.fixture
-def errors(monkeypatch):
-    """Lets a test say what the validation errors of a run are."""
+def log_losses(monkeypatch):
+    """Lets a test say what the log-losses of a run's validations are, and the errors if they matter."""
 
-    def these(*values):
-        given = iter(values)
-        monkeypatch.setattr("magnet.training.loop.classification_error", lambda *_, **__: next(given))
+    def these(*values, errors=None):
+        given = iter(zip(errors or [0.5] * len(values), values, strict=True))
+        monkeypatch.setattr("magnet.training.loop.judge", lambda *_, **__: Judged(*next(given)))
 
     return these
 
 
-def test_the_best_checkpoint_is_kept_beside_the_last_two(vectors, tmp_path, errors):
-    errors(0.5, 0.1, 0.4, 0.2, 0.3)
+def test_the_best_checkpoint_is_kept_beside_the_last_two(vectors, tmp_path, log_losses):
+    log_losses(0.5, 0.1, 0.4, 0.2, 0.3)
     folder = run(tmp_path / "run", vectors, epochs=5, validation=0.2) / "checkpoint"
     epochs = [int(read_progress(path)["step"]) for path in checkpoints(folder)]
     each = epochs[-1] // 5
     assert epochs == [2 * each, 4 * each, 5 * each]
     best = find_checkpoint(folder, "best")
     assert int(read_progress(best)["step"]) == 2 * each
-    assert read_progress(best)["best_error"] == 0.1
+    assert read_progress(best)["best_log_loss"] == 0.1
     assert json.loads((folder / "best.json").read_text()) == {"checkpoint": best.name}
     assert not same(weights(tmp_path / "run", "best"), weights(tmp_path / "run", "last"))
 
 
-def test_an_equal_error_is_not_a_better_one(vectors, tmp_path, errors):
-    errors(0.2, 0.2, 0.2)
+def test_among_equal_errors_the_lowest_log_loss_is_the_best(vectors, tmp_path, log_losses):
+    log_losses(0.5, 0.3, 0.2, 0.4, errors=[0.0, 0.1, 0.1, 0.1])
+    folder = run(tmp_path / "run", vectors, epochs=4, validation=0.2) / "checkpoint"
+    last = checkpoints(folder)[-1]
+    each = int(read_progress(last)["step"]) // 4
+    assert read_progress(last)["best_step"] == 3 * each
+    assert read_progress(last)["lowest_error"] == 0.0  # what a search of settings goes by
+    best = find_checkpoint(folder, "best")
+    assert describe_checkpoint(best) == f"best: step {3 * each} of {4 * each}"
+    assert describe_checkpoint(last) == f"last: step {4 * each} of {4 * each}"
+
+
+def test_among_equal_log_losses_the_latest_is_the_best(vectors, tmp_path, log_losses):
+    log_losses(0.2, 0.2, 0.2)
     folder = run(tmp_path / "run", vectors, epochs=3, validation=0.2) / "checkpoint"
-    assert find_checkpoint(folder, "best") == checkpoints(folder)[0]
+    assert find_checkpoint(folder, "best") == checkpoints(folder)[-1]
 
 
-def test_patience_ends_a_run_that_gets_no_better(vectors, tmp_path, errors):
-    errors(0.5, 0.3, 0.3, 0.4)
+def test_without_validation_the_last_checkpoint_is_described_as_the_last(vectors, tmp_path):
+    folder = run(tmp_path / "run", vectors, steps=4) / "checkpoint"
+    assert describe_checkpoint(find_checkpoint(folder, "best")) == "last: step 4 of 4"
+
+
+def test_patience_ends_a_run_whose_log_loss_gets_no_lower(vectors, tmp_path, log_losses):
+    log_losses(0.5, 0.3, 0.3, 0.4)
     run(tmp_path / "run", vectors, epochs=20, validation=0.2, patience=2)
-    assert [r["error"] for r in records(tmp_path / "run", "validation")] == [0.5, 0.3, 0.3, 0.4]
+    assert [r["log_loss"] for r in records(tmp_path / "run", "validation")] == [0.5, 0.3, 0.3, 0.4]
     last = read_progress(find_checkpoint(tmp_path / "run" / "checkpoint", "last"))
     assert last["finished"]
     assert last["since_best"] == 2
@@ -59,14 +78,15 @@ def test_validation_may_be_rarer_than_epochs_and_happens_at_the_end(vectors, tmp
 @pytest.mark.parametrize("method", ["magnet", "softmax", "triplet", "ncmc"])
 def test_the_error_falls_on_data_that_can_be_learnt(method, tmp_path):
     run(tmp_path / "run", "digits", method=method, epochs=4, validation=0.2, learning_rate=0.03, dim=16, hidden=32)
-    found = [r["error"] for r in records(tmp_path / "run", "validation")]
-    assert found[-1] < 0.25  # by chance: 0.9
+    found = records(tmp_path / "run", "validation")
+    assert found[-1]["error"] < 0.25  # by chance: 0.9
+    assert found[-1]["log_loss"] < math.log(10)  # by chance
 
 
-def test_a_validation_part_that_the_data_brings_is_used(tmp_path, errors):
+def test_a_validation_part_that_the_data_brings_is_used(tmp_path, log_losses):
     split = [0] * 60 + [1] * 15 + [2] * 15
     data = write_vectors(tmp_path / "split.npz", split=split)
-    errors(0.5, 0.5)
+    log_losses(0.5, 0.5)
     run(tmp_path / "run", data, epochs=9, patience=1)
     assert len(records(tmp_path / "run", "validation")) == 2
 

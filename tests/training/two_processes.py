@@ -28,8 +28,9 @@ def check_state(trainer: Trainer) -> None:
         same_everywhere(torch.as_tensor(value))
     for parameter in trainer.learner.parameters():
         same_everywhere(parameter.data)
-    if "error" in trainer.progress:  # of the last validation, which early stopping goes by
-        same_everywhere(torch.tensor(trainer.progress["error"], dtype=torch.float64))
+    for name in ("error", "best_log_loss"):  # of validations; early stopping goes by the second
+        if name in trainer.progress:
+            same_everywhere(torch.tensor(trainer.progress[name], dtype=torch.float64))
 
 
 def watch(folder: Path, data: str, method: str, **more) -> None:

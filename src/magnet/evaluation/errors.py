@@ -1,6 +1,6 @@
 """Errors of a classifier on representations with known labels."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,6 +8,29 @@ from torch import Tensor
 from magnet.classify import NearestClusters, SoftNeighbours
 from magnet.index import ClusterIndex
 from magnet.methods.base import Method
+
+LEAST = torch.finfo(torch.float32).eps  # the least probability in a log-loss: below it, votes are lost to rounding
+CHUNK = 8192  # queries that are judged at a time
+
+
+class Judged(NamedTuple):
+    """How good a classifier is on examples with known labels."""
+
+    error: float  # a fraction
+    log_loss: float  # mean of -log p(true class), in nats
+
+
+def log_losses(probabilities: Tensor, classes: Tensor, labels: Tensor) -> Tensor:
+    """``-log p`` (n,) of the true class; at most 15.9, so that it is finite for a class without any vote.
+
+    Args:
+        probabilities: (n, C).
+        classes: (C,) the label of each column, ascending.
+        labels: (n,) the truth; a label that no column has counts as one without any vote.
+    """
+    column = torch.searchsorted(classes, labels).clamp_max(len(classes) - 1)
+    found = probabilities.gather(1, column[:, None]).squeeze(1).double()
+    return -found.where(classes[column] == labels, 0.0).clamp_min(LEAST).log()
 
 
 def top_errors(scores: Tensor, classes: Tensor, labels: Tensor, tops: tuple[int, ...] = (1, 5)) -> dict[str, float]:
@@ -26,7 +49,7 @@ def top_errors(scores: Tensor, classes: Tensor, labels: Tensor, tops: tuple[int,
     }
 
 
-def classification_error(
+def judge(
     method: Method,
     queries: Tensor,
     labels: Tensor,
@@ -36,8 +59,8 @@ def classification_error(
     reference_labels: Tensor,
     neighbours: int,
     device: torch.device,
-) -> float:
-    """The error (a fraction) under the rule that the method is judged by: kNC, soft kNN or its own head.
+) -> Judged:
+    """Error and log-loss under the rule that the method is judged by: kNC, soft kNN or its own head.
 
     Args:
         method: names the rule, and gives the scaling and the running variance.
@@ -47,16 +70,22 @@ def classification_error(
         neighbours: L.
         device: where the head is.
     """
-    if method.classifier == "head":
-        with torch.no_grad():
-            logits = method.logits(queries.to(device))
-        assert logits is not None
-        predicted = logits.argmax(dim=1).cpu()
-    else:
+    rule = None
+    if method.classifier != "head":
         assert index is not None
         rule = soft_rule(method, method.classifier, index, references, reference_labels, neighbours)
-        predicted = rule.predict(queries)
-    return float((predicted != labels).double().mean())
+    wrong, loss = 0, 0.0
+    for r, truth in zip(queries.split(CHUNK), labels.split(CHUNK), strict=True):
+        if rule is None:
+            with torch.no_grad():
+                logits = method.logits(r.to(device))
+            assert logits is not None
+            votes, classes = logits.double().softmax(dim=1).cpu(), torch.arange(logits.shape[1])
+        else:
+            votes, classes = rule.predict_proba(r), rule.classes
+        wrong += int((classes[votes.argmax(dim=1)] != truth).sum())
+        loss += float(log_losses(votes, classes, truth).sum())
+    return Judged(wrong / len(labels), loss / len(labels))
 
 
 def soft_rule(

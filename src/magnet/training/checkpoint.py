@@ -66,6 +66,13 @@ def find_checkpoint(folder: Path, which: str = "best") -> Path:
     return folder / named if which == "best" and named and (folder / named).is_dir() else found[-1]
 
 
+def describe_checkpoint(checkpoint: Path) -> str:
+    """Which step of its run a checkpoint is: "best: step 22 of 66", or "last: step 66 of 66" if it is not the best."""
+    which = "best" if checkpoint.name == _named_best(checkpoint.parent) else "last"
+    step, last = (int(read_progress(path)["step"]) for path in (checkpoint, checkpoints(checkpoint.parent)[-1]))
+    return f"{which}: step {step:,} of {last:,}"
+
+
 def read_progress(checkpoint: Path) -> Values:
     """The counters saved with a checkpoint."""
     return _read_json(checkpoint / "progress.json")

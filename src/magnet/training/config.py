@@ -111,11 +111,12 @@ class TrainConfig:
     """What to do with files that cannot be read as images."""
 
     validation: float = 0.0
-    """Fraction of the training part kept for validation, stratified (0: none)."""
+    """Fraction of the training part kept for validation, stratified (0: none). The best step is the one with the
+    lowest log-loss on it, the latest of equals."""
     validate_every: int = 1
     """Epochs between validations."""
     patience: int = 0
-    """Stop after this many validations without a better one (0: never)."""
+    """Stop after this many validations without a lower log-loss (0: never)."""
     checkpoint_every: int = 1
     """Epochs between checkpoints."""
     keep_refreshes: int = 0

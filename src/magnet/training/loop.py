@@ -18,7 +18,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from magnet.evaluation.errors import classification_error
+from magnet.evaluation.errors import Judged, judge
 from magnet.index import ClusterIndex
 from magnet.methods.sampling import generator, seed_globally
 from magnet.training.checkpoint import (
@@ -72,7 +72,7 @@ class Trainer:
         self.stopping = False  # one came to any process, as all were told in the last step
         self.step, self.saved_at = 0, -1
         self.progress: dict[str, Any] = {
-            "refreshed_at": -1, "best_error": None, "since_best": 0, "seconds": {}, "finished": False,
+            "refreshed_at": -1, "since_best": 0, "seconds": {}, "finished": False,
         }  # fmt: skip
         if resume:
             self._restore()
@@ -166,7 +166,7 @@ class Trainer:
         due = due or validate or self.stopping or self.progress["finished"]
         if self.saved_at != step and (last or (step > 0 and due)):
             self.progress["finished"] |= last
-            self._save(best=bool(validate and self.progress["since_best"] == 0))
+            self._save(best=bool(validate and self.progress["best_step"] == step))
 
     def _look_at_everything(self, refresh: bool, validate: bool) -> None:
         """The refresh: batch-norm statistics, then the whole training set at one moment, then the index."""
@@ -252,25 +252,30 @@ class Trainer:
                 self.learner, bench.data, mine, bench.views, device=self.fabric.device,
                 workers=bench.workers, report=lambda done, total: self.display.busy("validating", done, total),
             )  # fmt: skip
-        error = classification_error(
+        found = judge(
             self.method, queries, bench.data.labels[mine], index=index, references=everything,
             reference_labels=bench.labels, neighbours=config.neighbours, device=self.fabric.device,
         )  # fmt: skip
         if shared:
-            wrong = gather_rows(torch.tensor([error * len(mine)], dtype=torch.float64), self.world)
-            error = float(wrong.sum()) / len(self.validation)
-        best = self.progress["best_error"]
-        better = best is None or error < best
-        self.progress |= {
-            "error": error,
-            "validated_at": self.step,
-            "best_error": error if better else best,
-            "since_best": 0 if better else self.progress["since_best"] + 1,
-        }
+            sums = gather_rows(torch.tensor([found], dtype=torch.float64) * len(mine), self.world).sum(dim=0)
+            found = Judged(*(sums / len(self.validation)).tolist())
+        self._note(found)
         if config.patience and self.progress["since_best"] >= config.patience:
             self.progress["finished"] = True
         if self.journal:
-            self.journal.write("validation", self.step, {"error": error, "rule": self.method.classifier})
+            self.journal.write("validation", self.step, found._asdict() | {"rule": self.method.classifier})
+
+    def _note(self, found: Judged) -> None:
+        """The best step is the one with the lowest log-loss, of equals the latest; equals do not renew the patience.
+
+        Log-loss, because a few hundred examples give the same error to many steps that are not equally good.
+        """
+        progress, best = self.progress, self.progress.get("best_log_loss", math.inf)
+        lowest = min(found.error, progress.get("lowest_error", math.inf))
+        progress |= {"error": found.error, "lowest_error": lowest, "validated_at": self.step}
+        progress["since_best"] = 0 if found.log_loss < best else progress["since_best"] + 1
+        if found.log_loss <= best:
+            progress |= {"best_log_loss": found.log_loss, "best_step": self.step}
 
     def _next_batch(self) -> tuple[Tensor, Tensor]:
         for _ in range(2):

@@ -69,12 +69,12 @@ def work(
 
 
 def _error(search: Search, number: int, drawn: dict[str, Any], data: Dataset, console: Console | None) -> float:
-    """The best validation error of a run with the drawn settings."""
+    """The lowest validation error of a run with the drawn settings."""
     folder = search.run_folder(number)
     shutil.rmtree(folder, ignore_errors=True)
     silent = console is None or not console.is_terminal or search.config.quiet
     train(replace(search.base, out=folder, **drawn), data=data, console=console, silent=silent)
-    error = read_progress(find_checkpoint(folder / "checkpoint", "last"))["best_error"]
+    error = read_progress(find_checkpoint(folder / "checkpoint", "last")).get("lowest_error")
     if error is None:
         raise UserError("a trial ended without a validation: give more --epochs or --steps")
     return float(error)

@@ -1,0 +1,52 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from magnet.evaluation.errors import judge, log_losses
+from magnet.index import ClusterIndex
+from magnet.methods import method_class
+from magnet.methods.base import Options, Setting
+
+LABELS = torch.tensor([0, 0, 1, 1, 2, 2])
+
+
+def judged(name, representations, queries, truth, **more):
+    method = method_class(name)(Setting(LABELS, 3, representations.shape[1]), Options(**more))
+    index = ClusterIndex.fit(representations, LABELS, 1)
+    return method, judge(
+        method, queries, truth, index=index, references=representations, reference_labels=LABELS, neighbours=2,
+        device=torch.device("cpu"),
+    )  # fmt: skip
+
+
+def test_the_log_loss_is_that_of_the_true_class():
+    p = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]])
+    found = log_losses(p, torch.tensor([3, 5, 7]), torch.tensor([5, 5]))
+    assert found.tolist() == pytest.approx([math.log(4), -math.log(0.9)])
+
+
+def test_the_log_loss_of_a_vote_that_is_lost_is_finite():
+    p = torch.tensor([[1.0, 0.0], [1.0, 1e-38], [1.0, 0.0], [1.0, 0.0]])
+    found = log_losses(p, torch.tensor([1, 4]), torch.tensor([4, 4, 2, 9]))
+    assert found.tolist() == pytest.approx([15.94] * 4, abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["magnet", "triplet"])
+def test_votes_of_clusters_and_of_examples_are_judged_by_error_and_log_loss(name):
+    # Classes at 0, 10 and 200; the last query is of a class that is not among its two nearest.
+    r = torch.tensor([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 1.0], [200.0, 0.0], [200.0, 1.0]])
+    queries, truth = torch.tensor([[0.0, 0.5], [10.0, 0.5], [0.0, 0.5], [0.0, 0.5]]), torch.tensor([0, 1, 1, 2])
+    _, found = judged(name, r, queries, truth)
+    assert found.error == 0.5
+    assert 8 < found.log_loss / 0.5 < 16  # the two that are right cost next to nothing
+
+
+def test_the_head_of_softmax_is_judged_by_its_own_probabilities():
+    generator = torch.Generator().manual_seed(0)
+    queries, truth = torch.randn(50, 4, generator=generator), torch.randint(3, (50,), generator=generator)
+    method, found = judged("softmax", torch.randn(6, 4, generator=generator), queries, truth)
+    logits = method.logits(queries)
+    assert found.log_loss == pytest.approx(nn.functional.cross_entropy(logits, truth).item(), rel=1e-5)
+    assert found.error == pytest.approx((logits.argmax(dim=1) != truth).double().mean().item())
