@@ -43,6 +43,7 @@ def test_json_alone_is_on_standard_output(digits_run, magnet, result):
 def test_the_table_names_the_classifiers_and_the_worst_classes(digits_run, magnet):
     shown = magnet("evaluate", digits_run)
     assert all(words in shown for words in ("kNC", "soft kNN", "recall@1", "taken for", "540 examples"))
+    assert "magnet, last: step 30 of 30" in shown
 
 
 def test_names_are_shown_as_they_are(photo_run, photos, magnet, monkeypatch):

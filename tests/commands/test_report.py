@@ -94,6 +94,8 @@ def test_errors_are_those_of_evaluate_under_each_classifier(both, runs):
         found = evaluate(Run(runs / method))
         for rule in rules:
             assert f"{100 * found[rule]['error']:.1f} %" in both.text
+        assert found["checkpoint"].startswith("best: step ")
+        assert f"{found['n']} test examples, {found['checkpoint']}" in both.text
     assert "own head" in both.text
 
 

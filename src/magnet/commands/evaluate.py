@@ -68,7 +68,7 @@ def show(result: dict[str, Any], console: Console) -> None:
     """The result of an evaluation for people."""
     console.print(
         plain(f"{result['n']} examples of {result['data']} ({result['split']})", "bold"),
-        plain(f"  {result['method']}, step {result['step']}, {result['run']}", "dim"),
+        plain(f"  {result['method']}, {result['checkpoint']}, {result['run']}", "dim"),
         sep="\n",
     )
     if result["seen"]:

@@ -13,6 +13,7 @@ from magnet.evaluation.held_out import class_scores
 from magnet.evaluation.matching import match, open_like
 from magnet.evaluation.retrieval import retrieval
 from magnet.evaluation.temperature import temper
+from magnet.training.checkpoint import describe_checkpoint
 from magnet.training.run import Run
 from magnet.training.workbench import absolute
 
@@ -32,7 +33,8 @@ def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test", *,
         which was fitted to held-out training examples. ``retrieval``: ``recall@1`` and ``map@r`` among the examples
         evaluated, each left out of its own references. ``worst``: the classes that go wrong most under ``rule``, the
         one the method is judged by. ``n`` examples were evaluated, of which ``seen`` are the run's own training
-        examples; ``left_out`` were not, being of the ``unknown`` classes.
+        examples; ``left_out`` were not, being of the ``unknown`` classes. ``checkpoint`` says which step of the run it
+        is, in words.
     """
     chosen = run.data if data is None else open_like(run, data) if isinstance(data, str) else data
     matched = match(run, chosen, part)
@@ -56,6 +58,7 @@ def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test", *,
         "data": chosen.spec,
         "run": str(run.folder),
         "step": run.step,
+        "checkpoint": describe_checkpoint(run.checkpoint),
         "method": run.config.method,
     }
 

@@ -136,7 +136,8 @@ def test_a_selection_is_seen_in_both_maps(digits_page, open_page):
 
 def test_the_slider_goes_back_to_a_refresh_that_was_kept(digits_page, open_page):
     page = open_page(digits_page)
-    assert page.text("#moment") == "end of the run"
+    assert page.text("#moment") == "evaluated step of each run"
+    assert "last: step 60 of 60" in page.text(".map .caption")
     positions = "return magnet.maps.map((view) => view.plot.data[0].x.length)"
     assert page.js(positions) == [500, 500]
     slider = page.driver.find_element("css selector", "#slider")

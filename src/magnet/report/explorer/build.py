@@ -27,7 +27,7 @@ class Seen:
 
     run: Run
     answers: Answers
-    moments: list[Moment]  # the last is the end of the run
+    moments: list[Moment]  # the last is the evaluated checkpoint
     maps: list[Positions]
 
 

@@ -13,6 +13,7 @@ from magnet.report.explorer.encode import Encoded, encode, encode_bits, encode_p
 from magnet.report.explorer.moments import Moment
 from magnet.report.explorer.pictures import pictures
 from magnet.report.layout import Positions
+from magnet.training.checkpoint import describe_checkpoint
 from magnet.training.run import Run
 
 NEIGHBOURS = 12
@@ -43,7 +44,7 @@ def describe_data(data: Dataset, rows: np.ndarray, report: Callable[[int, int], 
 def describe_run(
     run: Run, rows: np.ndarray, answers: Answers, moments: list[Moment], maps: list[Positions]
 ) -> dict[str, Any]:
-    """What a run says of the examples that are shown; its moments, the last of which is its end."""
+    """What a run says of the examples that are shown; its moments, the last of which is the evaluated checkpoint."""
     last = moments[-1]
     best = answers.probabilities.topk(min(BEST, answers.probabilities.shape[1]), dim=1)
     squared, near = nearest(answers.representations, answers.representations, NEIGHBOURS + 1)
@@ -53,7 +54,7 @@ def describe_run(
         "name": run.folder.resolve().name,
         "method": run.config.method,
         "rule": RULES[run.learner.method.classifier],
-        "step": run.step,
+        "checkpoint": describe_checkpoint(run.checkpoint),
         "split": encode(np.minimum(run.data.split[rows], 2), "u1"),
         "loss": encode(answers.loss.numpy(), "f4"),
         "prediction": encode(answers.prediction.numpy(), "i4"),

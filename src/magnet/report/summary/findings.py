@@ -12,7 +12,7 @@ from magnet.training.checkpoint import find_checkpoint
 from magnet.training.config import read_config
 from magnet.training.memory import memory_key
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)

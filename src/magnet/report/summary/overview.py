@@ -60,7 +60,7 @@ def _card(story: Story, number: int) -> Markup:
     if story.findings:
         found = story.findings.evaluation
         error = percent(found[found["rule"]]["error"])
-        about = f"error of {RULES[found['rule']]} on {found['n']:,} test examples, step {found['step']:,}"
+        about = f"error of {RULES[found['rule']]} on {found['n']:,} test examples, {found['checkpoint']}"
         lines += [element("div", error, kind="figure-number"), element("div", about, kind="what")]
     else:
         lines += [element("div", "–", kind="figure-number"), element("div", "not evaluated", kind="what")]

@@ -87,8 +87,9 @@ class MapView {
     const tested = Array.from(run.end.shown).filter((id) => run.split[id] === 2);
     const wrong = tested.filter((id) => run.prediction[id] !== data.labels[id]).length;
     const error = tested.length ? `: ${percent(wrong / tested.length)} of ${whole(tested.length)} test wrong` : "";
-    const rest = this.moment === run.end ? `${run.rule}${error}` : "training part";
-    this.caption.textContent = [run.method, `step ${whole(this.moment.step)}`, rest].join(" · ");
+    const end = this.moment === run.end;
+    const step = end ? run.checkpoint : `step ${whole(this.moment.step)}`;
+    this.caption.textContent = [run.method, step, end ? `${run.rule}${error}` : "training part"].join(" · ");
   }
 
   // Between the square of the map and the pixels of the stage.

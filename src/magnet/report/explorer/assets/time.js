@@ -7,6 +7,8 @@ const MANY = 4000; // examples above which the way is one jump
 function startTime(data) {
   const steps = [...new Set(data.runs.flatMap((run) => run.moments.slice(0, -1).map((moment) => moment.step)))];
   steps.sort((a, b) => a - b);
+  const ends = new Set(data.runs.map((run) => run.checkpoint));
+  const end = ends.size === 1 ? [...ends][0] : "evaluated step of each run";
   const slider = byId("slider");
   byId("time").hidden = !steps.length;
   slider.max = steps.length;
@@ -16,14 +18,14 @@ function startTime(data) {
   byId("play").addEventListener("click", () => play(steps.length));
   const show = () => {
     slider.value = state.time;
-    const text = state.time === steps.length ? "end of the run" : `step ${whole(steps[state.time])}`;
+    const text = state.time === steps.length ? end : `step ${whole(steps[state.time])}`;
     byId("moment").textContent = text;
     slider.setAttribute("aria-valuetext", text);
     maps.forEach((view) => view.goTo(momentAt(view.run, steps, state.time)));
     if (state.tab === "Modes") change({}, "tab");
   };
   on("time", show);
-  if (steps.length) byId("moment").textContent = "end of the run";
+  if (steps.length) byId("moment").textContent = end;
 }
 
 function momentAt(run, steps, time) {
