@@ -1,12 +1,14 @@
 """ClusterIndex: members, variance, impostors, and the way to disk and back."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 import naive
-from magnet import ClusterIndex
+from magnet import ClusterIndex, NeighbourhoodSampler
 from magnet.errors import UserError
 from watching import Watch
 
@@ -101,7 +103,7 @@ def test_the_memory_of_all_impostors_grows_with_the_centres_and_not_with_their_s
             torch.randn(count, 3, generator=g), torch.arange(count) // 4, torch.arange(count), torch.tensor(1.0)
         )
         with Watch() as watch:
-            table = index.nearest_impostors(5, exact=True)
+            table = index.nearest_impostors(5)
         # Beside the answer (J, 5) nothing is longer than a chunk of rows or a block of distances.
         seen.append(max(elements for _, elements in watch.made if elements != table.numel()))
         assert max(watch.products()) <= 2**12
@@ -149,19 +151,29 @@ def test_without_structure_the_nearly_exact_impostors_are_the_exact_ones():
     assert torch.equal(index.nearest_impostors(7, exact=False), index.nearest_impostors(7, exact=True))
 
 
-def test_few_clusters_and_missing_faiss_mean_exact_search(monkeypatch):
-    index = structured()
+def test_impostors_are_exact_at_any_size_unless_asked_otherwise(monkeypatch):
+    index = structured(60_000, d=2)
     asked = []
-    monkeypatch.setattr("magnet.approximate.impostors_by_lists", lambda centres, labels, rows, m: asked.append(m))
-    index.nearest_impostors(5)
+
+    def in_no_time(queries, references, count, *labels):
+        return torch.zeros(len(queries), count), torch.zeros(len(queries), count, dtype=torch.long)
+
+    monkeypatch.setattr("magnet.index.nearest_of_chunk", in_no_time)
+    monkeypatch.setattr("magnet.index.impostors_by_lists", lambda centres, labels, rows, m: asked.append(m))
+    index.nearest_impostors(2)
+    NeighbourhoodSampler(index, clusters_per_batch=4)
     assert asked == []
-    monkeypatch.setattr("magnet.index.NEARLY_EXACT_FROM", 6000)
+    index.nearest_impostors(2, exact=False)
+    NeighbourhoodSampler(index, clusters_per_batch=4, exact_impostors=False)
+    assert asked == [2, 3]
+
+
+def test_nearly_exact_impostors_without_faiss_are_an_error_that_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    index = structured(120)
     index.nearest_impostors(5)
-    index.nearest_impostors(5, torch.tensor([1]))
-    assert asked == [5]
-    monkeypatch.setattr("magnet.approximate.available", lambda: False)
-    index.nearest_impostors(5)
-    assert asked == [5]
+    with pytest.raises(UserError, match="pip install faiss-cpu"):
+        index.nearest_impostors(5, exact=False)
 
 
 def test_impostors_far_from_the_origin_are_still_right():

@@ -1,21 +1,15 @@
 """Nearly exact impostors among very many centres, by an inverted file of faiss."""
 
-import importlib.util
-
 import torch
 from torch import Tensor
 
+from magnet.errors import UserError
 from magnet.neighbours import nearest_of_chunk, split_rows
 
 SAMPLE = 1024  # centres that are also searched exactly, to see how many lists must be looked into
 RECALL = 0.995  # of the sample's impostors: a little above what is promised, since it is a sample
 WORTH = 16  # one list in so many, at most: with more of them, products of whole blocks are faster
 QUERIES = 2**14  # searched at a time
-
-
-def available() -> bool:
-    """Whether faiss is installed."""
-    return importlib.util.find_spec("faiss") is not None
 
 
 def impostors_by_lists(centres: Tensor, labels: Tensor, rows: Tensor, m: int, *, seed: int = 0) -> Tensor | None:
@@ -35,8 +29,12 @@ def impostors_by_lists(centres: Tensor, labels: Tensor, rows: Tensor, m: int, *,
     Returns:
         (n, m) ids, -1 where the lists held fewer; or None.
     """
-    import faiss
-
+    try:
+        import faiss
+    except ImportError as error:
+        raise UserError(
+            f"exact=False needs faiss, which cannot be imported ({error}): pip install faiss-cpu, or search exactly"
+        ) from error
     own = int(torch.unique(labels, return_counts=True)[1].max())  # that may stand before an impostor
     if m + own > len(centres) // 8:
         return None

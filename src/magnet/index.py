@@ -9,15 +9,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from magnet import approximate
+from magnet.approximate import impostors_by_lists
 from magnet.checks import check_ids, check_representations
 from magnet.clustering import ClustersPerClass, kmeans_per_class
 from magnet.errors import UserError
 from magnet.files import replacing
 from magnet.grouping import order_by_group
 from magnet.neighbours import nearest_of_chunk, split_rows
-
-NEARLY_EXACT_FROM = 50_000  # clusters from which on all impostors together are looked for approximately
 
 _FORMAT = "magnet-cluster-index/1"
 _TENSORS = ("centres", "centre_labels", "assignments", "variance")
@@ -129,7 +127,7 @@ class ClusterIndex:
         row = self.nearest_impostors(m, torch.tensor([j], device=self.centres.device))[0]
         return row[row >= 0]
 
-    def nearest_impostors(self, m: int, clusters: Tensor | None = None, *, exact: bool | None = None) -> Tensor:
+    def nearest_impostors(self, m: int, clusters: Tensor | None = None, *, exact: bool = True) -> Tensor:
         """`impostors` of many clusters (all by default), (n, m); -1 where there are fewer than m.
 
         In chunks: memory stays bounded however many centres there are.
@@ -137,9 +135,8 @@ class ClusterIndex:
         Args:
             m: how many.
             clusters: (n,) ids.
-            exact: False finds nearly all of them (99 %) in a fraction of the time, with faiss, where the centres have
-                enough structure for that; the same every time. None: exact for fewer than 50,000 clusters, or without
-                faiss.
+            exact: False finds nearly all of them (99 %) in a fraction of the time where there are tens of thousands of
+                clusters with enough structure for that; the same every time. It needs faiss.
         """
         if m < 0:
             raise ValueError(f"m must be >= 0; found {m}")
@@ -147,9 +144,7 @@ class ClusterIndex:
         table = wanted.new_full((len(wanted), m), -1)
         if m == 0 or len(wanted) == 0:
             return table
-        if exact is None:
-            exact = min(len(self), len(wanted)) < NEARLY_EXACT_FROM or not approximate.available()
-        found = None if exact else approximate.impostors_by_lists(self.centres, self.centre_labels, wanted, m)
+        found = None if exact else impostors_by_lists(self.centres, self.centre_labels, wanted, m)
         if found is not None:
             complete = found.min(dim=1).values >= 0
             table[complete] = found[complete]

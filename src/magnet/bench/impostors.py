@@ -60,7 +60,7 @@ def _speed(what: str) -> Measurement:
     rows = torch.randperm(CLUSTERS, generator=torch.Generator().manual_seed(1))[:TIMED]
     some = index.centres[rows].numpy()
     timed = compare(
-        lambda: index.nearest_impostors(WANTED, rows, exact=True),
+        lambda: index.nearest_impostors(WANTED, rows),
         lambda: flat.search(some, WANTED + PER_CLASS),
         repeats=5,
     )
@@ -88,7 +88,7 @@ def centres(kind: str) -> ClusterIndex:
 
 def _child(which: str, kind: str) -> None:
     index = centres(kind)
-    index.nearest_impostors(2, torch.arange(64), exact=True)  # warm
+    index.nearest_impostors(2, torch.arange(64))  # warm
     if which == "nearly":
         import faiss  # its libraries are not what is measured
 
@@ -110,7 +110,7 @@ def _child(which: str, kind: str) -> None:
 
 def _recall(index: ClusterIndex, table: torch.Tensor, some: torch.Tensor) -> float:
     """The share of the exact impostors of some clusters that the table (J, m) has."""
-    true = index.nearest_impostors(WANTED, some, exact=True)
+    true = index.nearest_impostors(WANTED, some)
     return float((table[some][:, :, None] == true[:, None]).any(dim=1).double().mean())
 
 

@@ -89,7 +89,7 @@ class CachedRepresentations(_Listener):
 class _RandomNeighbours(ClusterIndex):
     """An index that calls random clusters of other classes the nearest."""
 
-    def nearest_impostors(self, m: int, clusters: Tensor | None = None, *, exact: bool | None = None) -> Tensor:
+    def nearest_impostors(self, m: int, clusters: Tensor | None = None, *, exact: bool = True) -> Tensor:
         """Random ids (J, m) of clusters of other classes, -1 where there are too few; the same for the same index."""
         source = generator(zlib.crc32(self.assignments.cpu().numpy().tobytes()), 0, 0)
         order = torch.rand(len(self), len(self), generator=source)
