@@ -44,7 +44,10 @@ def run(lab: Lab) -> Outcome:
     lines = {pretty(goal): sum(values["ends"][goal]) / lab.seeds for goal in goals}
     marks = [(first_at(mean["Magnet"], error), error) for error in lines.values()]
     figure = lab.out / "dynamics.png"
-    draw_curves(mean, figure, title=f"{lab.data.name}, {seeds(lab.seeds)}", goals=lines, marks=marks)
+    draw_curves(
+        mean, figure, title=f"{lab.data.name}, {seeds(lab.seeds)}", goals=lines, marks=marks,
+        marked="the first validation that finds Magnet there",
+    )  # fmt: skip
     return Outcome([table], [figure], values)
 
 

@@ -1,0 +1,18 @@
+from magnet.report.curves import draw_curves
+from magnet.report.plotting import pyplot
+
+
+def test_every_line_and_mark_of_a_figure_is_explained_in_its_legend(tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr(pyplot(), "close", kept.append)
+    curves = {"triplet": [(10, 0.5), (20, 0.3)], "Magnet": [(10, 0.3), (20, 0.2)]}
+    draw_curves(
+        curves, tmp_path / "c.png", title="t", goals={"triplet": 0.3}, marks=[(10, 0.3), (None, 0.1)], marked="there"
+    )
+    (axis,) = kept[0].axes
+    explained = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert explained == ["triplet", "Magnet", "the error at which triplet ends", "there"]
+    assert [line.get_label() for line in axis.lines] == explained
+    assert axis.lines[2].get_linestyle() == "--"
+    assert axis.lines[3].get_marker() == "D"
+    assert axis.lines[3].get_xydata().tolist() == [[10, 30]]
