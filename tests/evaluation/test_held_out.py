@@ -18,8 +18,17 @@ def test_probabilities_mean_more_after_calibration(tmp_path, validation, source,
     found = evaluate(Run(short(tmp_path / "run", validation=validation)))
     for rule in ("knc", "knn"):
         assert found[rule]["ece_calibrated"] < found[rule]["ece"] / 2
+        assert found["calibration"]["log_loss_tempered"][rule] < found["calibration"]["log_loss"][rule]
     assert found["calibration"]["held_out"] == source
     assert found["calibration"]["examples"] == pytest.approx(count, abs=5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_probabilities_mean_no_less_after_calibration_by_few_examples(tmp_path, seed):
+    found = evaluate(Run(short(tmp_path / "run", validation=0.05, seed=seed, scaling=10.0)))
+    assert found["calibration"]["examples"] < 70
+    for rule in ("knc", "knn"):
+        assert found[rule]["ece_calibrated"] <= found[rule]["ece"] + 1e-6
 
 
 def test_the_numbers_are_kept_until_the_run_changes(tmp_path, monkeypatch):

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from magnet.classify import SoftNeighbours
 from magnet.evaluation.errors import soft_rule
-from magnet.evaluation.temperature import fit_temperature
+from magnet.evaluation.temperature import FOLDS, MANY, choose_temperature
 from magnet.files import replacing
 from magnet.index import ClusterIndex
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from magnet.training.run import Run
 
 PERCENTILE = 0.99  # of known examples that are not to be refused
-FOLDS = 5
-MANY = 5000  # training examples above which one fold is enough
 Scores = dict[str, tuple[Tensor, Tensor]]
 
 
@@ -34,7 +32,9 @@ Scores = dict[str, tuple[Tensor, Tensor]]
 class Calibration:
     """Numbers for the use of a run."""
 
-    temperatures: dict[str, float]  # of each classifier: knc, knn, head
+    temperatures: dict[str, float]  # of each classifier: knc, knn, head; 1 where a fitted one does not help
+    log_loss: dict[str, float]  # of each classifier on the held-out examples, as it is
+    log_loss_tempered: dict[str, float]  # with a temperature fitted to other held-out examples
     novelty_threshold: float | None  # distance to the nearest centre, in sigma; None: unknown, nothing is refused
     held_out: Literal["validation", "train"]
     examples: int  # held out; 0, and temperatures of 1, where every class has one example only
@@ -84,14 +84,21 @@ def _measure(run: "Run") -> Calibration:
     labels = torch.cat([torch.empty(0, dtype=torch.long), *(part.labels for part in parts)])
     source: Literal["validation", "train"] = "validation" if len(validation) else "train"
     if not len(labels):
-        return Calibration(dict.fromkeys(("knc", "knn", "head"), 1.0), None, source, 0)
+        return Calibration(dict.fromkeys(("knc", "knn", "head"), 1.0), {}, {}, None, source, 0)
     scores = [class_scores(run, part.queries, part.knc, part.knn) for part in parts]
-    temperatures: dict[str, Any] = {}
+    chosen = {}
     for name, (_, classes) in scores[0].items():
         probabilities = torch.cat([part[name][0] for part in scores])
-        temperatures[name] = fit_temperature(probabilities, torch.searchsorted(classes, labels))
+        chosen[name] = choose_temperature(probabilities, torch.searchsorted(classes, labels))
     distances = torch.cat([novelty(part.knc, part.queries) for part in parts]).double()
-    return Calibration(temperatures, float(distances.quantile(PERCENTILE)), source, len(labels))
+    return Calibration(
+        {name: found.temperature for name, found in chosen.items()},
+        {name: found.log_loss for name, found in chosen.items()},
+        {name: found.log_loss_tempered for name, found in chosen.items()},
+        float(distances.quantile(PERCENTILE)),
+        source,
+        len(labels),
+    )
 
 
 def _validation(run: "Run", rows: Tensor) -> _Held:
