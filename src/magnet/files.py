@@ -1,5 +1,6 @@
-"""Files written whole or not at all, with the permissions that the user's umask gives."""
+"""Files written whole or not at all, with the permissions that the user's umask gives; and their digest."""
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -63,6 +64,12 @@ def remove_drafts(folder: Path) -> None:
     """Remove what killed processes left in a folder. No process may be writing there."""
     for draft in folder.glob(f".*{DRAFT}"):
         shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+
+
+def file_digest(path: str | os.PathLike[str]) -> str:
+    """The SHA-256 of a file's bytes, which are read in pieces."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _beside(path: Path) -> Path:

@@ -12,6 +12,14 @@ from torch import Tensor
 
 from magnet.data.attributes import Attributes
 from magnet.data.cache import ImageCache
+from magnet.data.digest import (
+    Digest,
+    digest_attributes,
+    digest_content,
+    digest_labels,
+    digest_names,
+    digest_parts,
+)
 from magnet.data.images import decode, room
 from magnet.data.listing import Listing, compact_classes
 from magnet.data.splits import PARTS, complete
@@ -44,6 +52,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         seed: int = 0,
         validation: float = 0.0,
         cache_bytes: int = GIBIBYTE,
+        hash_images: bool = False,
     ) -> None:
         labels, classes = compact_classes(listing.labels, listing.classes)
         if len(classes) < 2:
@@ -54,6 +63,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         self.classes = classes
         self.names: Sequence[str] = listing.names
         self.split = complete(listing.split, labels, seed=seed, validation=validation)
+        self._given_split = listing.split
         self.attributes: Attributes | None = listing.attributes
         self.skipped = listing.skipped
         self.feature_names = listing.feature_names
@@ -68,6 +78,8 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         if self.kind == "images" and isinstance(self._content, np.ndarray):
             self.image_size = min(self._content.shape[1:3])
         self._cache: ImageCache | None = None
+        self._hash_images = hash_images
+        self._hashes: dict[str, str] = {}  # of content and names, once they are known; copies share it
 
     @classmethod
     def from_arrays(cls, X: Any, y: Any, *, seed: int = 0, validation: float = 0.0, **others: Any) -> Dataset:
@@ -89,6 +101,21 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         if self.kind != "vectors" or not isinstance(self._content, np.ndarray):
             raise UserError(f"{self.spec} holds images; vectors are there only for vector data.")
         return self._content
+
+    @property
+    def digest(self) -> Digest:
+        """What the data set holds, in short hashes. The content is read when this is first asked for, and only then."""
+        if not self._hashes:
+            known_by, content = digest_content(self._content, hash_files=self._hash_images)
+            self._hashes.update(known_by=known_by, content=content, names=digest_names(self.names))
+        return Digest(
+            **self._hashes,
+            examples=len(self),
+            labels=digest_labels((self.labels, self.classes), (self.fine_labels, self.fine_classes)),
+            attributes=digest_attributes(self.attributes),
+            split=digest_parts(self._given_split),
+            parts=digest_parts(self.split),
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ def open_data(
     validation: float = 0.0,
     on_bad_image: Literal["error", "skip"] = "error",
     cache_bytes: int = GIBIBYTE,
+    hash_images: bool = False,
 ) -> Dataset:
     """Open labelled data.
 
@@ -43,6 +44,8 @@ def open_data(
         on_bad_image: "error" names an unreadable image when it is met; "skip" decodes all images once now and
             leaves the unreadable out, listed in ``Dataset.skipped``.
         cache_bytes: how much memory decoded images may take in each process.
+        hash_images: image files are known by a hash of their bytes, which reads them all once, instead of by their
+            sizes and modification times; see ``Dataset.digest``.
     """
     if on_bad_image not in ("error", "skip"):
         raise UserError(f"on_bad_image is {on_bad_image!r}, expected 'error' or 'skip'.")
@@ -51,7 +54,9 @@ def open_data(
         bad = find_unreadable(listing.content)
         listing.skipped = [(str(listing.content[i]), reason) for i, reason in bad.items()]
         listing = listing.keep(np.setdiff1d(np.arange(len(listing.names)), list(bad)))
-    return Dataset(listing, spec=spec, seed=seed, validation=validation, cache_bytes=cache_bytes)
+    return Dataset(
+        listing, spec=spec, seed=seed, validation=validation, cache_bytes=cache_bytes, hash_images=hash_images
+    )
 
 
 def _read(spec: str) -> Listing:

@@ -28,3 +28,4 @@ class Queries(Dataset):
         self.fine_labels, self.fine_classes = None, None
         self.image_size, self.cache_bytes = image_size, 0
         self._content, self._cache = content, None
+        self._given_split, self._hash_images, self._hashes = None, False, {}
