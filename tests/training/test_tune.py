@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import sys
 
+import numpy as np
 import pytest
 
 from magnet.cli import main
@@ -18,8 +19,8 @@ from magnet.training.config import TrainConfig, read_config
 from magnet.training.loop import Trainer
 from magnet.training.search import Search
 from magnet.training.search_space import settings_of
-from magnet.training.tune import tune
-from training.short_runs import settings, start, weights
+from magnet.training.tune import open_validated, tune
+from training.short_runs import settings, start, weights, write_vectors
 
 pytest.importorskip("optuna")
 WORDS = ("tune", "--data", "digits", "--epochs", "1", "--dim", "4", "--backbone", "mlp", "--quiet", "--device", "cpu")
@@ -33,6 +34,10 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 def search(vectors, tmp_path, **options):
     config = settings(None, vectors, method=options.pop("method", "magnet"), epochs=1, **options.pop("config", {}))
     return Search(config, tmp_path / "search", **{"trials": 3, **options})
+
+
+def opened(search):
+    return search.open(open_validated(search))
 
 
 def results(study):
@@ -118,7 +123,7 @@ def test_an_interrupted_trial_is_as_if_it_had_never_been(vectors, tmp_path, monk
 
 def test_a_trial_whose_process_was_killed_does_not_count(vectors, tmp_path):
     one = search(vectors, tmp_path, trials=2)
-    lost = one.open().claim(2)
+    lost = opened(one).claim(2)
     gone = start("--version", module="pip")
     gone.communicate()
     lost.set_user_attr("owner", [os.uname().nodename, gone.pid])
@@ -126,7 +131,7 @@ def test_a_trial_whose_process_was_killed_does_not_count(vectors, tmp_path):
 
 
 def test_no_more_trials_are_claimed_than_wanted_by_two_at_once(vectors, tmp_path, monkeypatch):
-    one, two = (search(vectors, tmp_path, trials=2).open() for _ in range(2))
+    one, two = (opened(search(vectors, tmp_path, trials=2)) for _ in range(2))
     assert one.claim(2).number == 0
     ask = two._study.ask
     # The second process sees that a trial is left, and asks for it after the first one did.
@@ -172,6 +177,15 @@ def test_what_the_command_is_given_stays_fixed(tmp_path):
         assert read_config(folder).annealing < 1
 
 
+def test_a_search_does_not_go_on_with_other_data(tmp_path):
+    data = write_vectors(tmp_path / "x.npz")
+    tune(search(data, tmp_path, trials=1), report=ignore)
+    content = dict(np.load(data))
+    np.savez(data, X=content["X"][:, ::-1], y=content["y"])
+    with pytest.raises(UserError, match=r"a search with other settings \(content of the data\): give another --out"):
+        tune(search(data, tmp_path, trials=2), report=ignore)
+
+
 def test_the_study_is_read_without_unpickling(vectors, tmp_path, monkeypatch):
     tune(search(vectors, tmp_path, trials=1), report=ignore)
     with sqlite3.connect(tmp_path / "search" / "study.db") as database:
@@ -183,7 +197,7 @@ def test_the_study_is_read_without_unpickling(vectors, tmp_path, monkeypatch):
 
     for name in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, name, refuse)
-    assert len(search(vectors, tmp_path).open().ranked()) == 1
+    assert len(opened(search(vectors, tmp_path)).ranked()) == 1
 
 
 def test_wrong_data_leaves_nothing_behind(tmp_path, capsys):

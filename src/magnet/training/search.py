@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from magnet.errors import UserError
 from magnet.training.config import TrainConfig
 from magnet.training.search_space import Space, space_of
 from magnet.training.study import Sampler, Study
+
+if TYPE_CHECKING:
+    from magnet.data import Dataset
 
 VALIDATION = 0.2  # of the training part, where the data has no validation part of its own
 FREE = ("out", "quiet", "workers", "device", "tensorboard", "evaluate")  # settings that do not change a result
@@ -40,11 +44,11 @@ class Search:
         """What is drawn."""
         return space_of(self.config, self.fixed)
 
-    def open(self) -> Study:
-        """The study, old or new."""
+    def open(self, data: "Dataset") -> Study:
+        """The study, old or new, of the data that its trials are trained on."""
         settings = {name: value for name, value in self.base.to_dict().items() if name not in FREE}
         settings = {name: value for name, value in settings.items() if name in self.fixed or name not in self.space}
-        settings["searched"] = sorted(self.space)
+        settings |= {"searched": sorted(self.space), "content of the data": data.digest.whole}
         return Study(self.folder, settings, sampler=self.sampler, seed=self.config.seed)
 
     def run_folder(self, number: int) -> Path:

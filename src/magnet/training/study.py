@@ -54,8 +54,10 @@ class Study:
         known = self._study.user_attrs.get("settings")
         if known is None:
             self._study.set_user_attr("settings", settings)
-        elif known != settings:
-            differ = sorted(name for name in known.keys() | settings if known.get(name) != settings.get(name))
+            return
+        # A search of an earlier version does not know of every setting that there is now.
+        differ = sorted(name for name in known if known[name] != settings.get(name))
+        if differ:
             raise UserError(f"{folder} holds a search with other settings ({', '.join(differ)}): give another --out")
 
     def claim(self, wanted: int) -> "Trial | None":

@@ -25,7 +25,7 @@ from magnet.training.workbench import open_for
 def tune(search: Search, *, report: Callable[[Study], None], console: Console | None = None) -> Study:
     """Search until there are as many trials as wanted; ``report`` is called whenever something may be new."""
     data = open_validated(search)
-    study = search.open()
+    study = search.open(data)
     study.release_lost()
     report(study)
     try:
@@ -113,7 +113,8 @@ def _work_side_by_side(search: Search, study: Study, report: Callable[[Study], N
 def _work_alone(search: Search) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // search.jobs))
     try:
-        work(search, search.open(), open_validated(search), report=lambda study: None)
+        data = open_validated(search)
+        work(search, search.open(data), data, report=lambda study: None)
     except KeyboardInterrupt:
         sys.exit(0)
     except UserError as error:
