@@ -8,6 +8,7 @@ from PIL import Image
 
 from magnet.cli import main
 from magnet.training.config import TrainConfig
+from magnet.training.loop import Trainer
 from magnet.training.train import train
 
 COLOURS = {"red [bold]fox": (200, 40, 40), "grün": (40, 180, 40), "blue": (40, 40, 200)}
@@ -64,6 +65,27 @@ def magnet(capsys, monkeypatch):
         assert main([str(word) for word in words]) == 0
         printed = capsys.readouterr().out
         return json.loads(printed) if "--json" in words else printed
+
+    return run
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """Trains until a step and stops there, as by Ctrl-C; returns the run."""
+
+    def run(config, at, data=None):
+        step = Trainer._step
+
+        def stopping(trainer):
+            step(trainer)
+            if trainer.step == at:
+                trainer._interrupt(2, None)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Trainer, "_step", stopping)
+            with pytest.raises(KeyboardInterrupt):
+                train(config, data=data, silent=True)
+        return config.out
 
     return run
 

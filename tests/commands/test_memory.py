@@ -61,8 +61,8 @@ def test_a_run_opened_without_its_data_does_not_pretend_to_have_it(own_photo_run
         Run(own_photo_run, need_data=False).data  # noqa: B018
 
 
-@pytest.mark.parametrize("spoil", ["cut", "garbage", "weights", "settings"])
-def test_a_stale_or_broken_memory_is_made_anew(own_photo_run, embedded, spoil):
+@pytest.mark.parametrize("spoil", ["cut", "garbage", "weights", "settings", "revision"])
+def test_a_stale_or_broken_memory_is_made_anew(own_photo_run, embedded, spoil, monkeypatch):
     references = Run(own_photo_run).references
     (file,) = (own_photo_run / "cache").iterdir()
     if spoil == "cut":
@@ -74,6 +74,8 @@ def test_a_stale_or_broken_memory_is_made_anew(own_photo_run, embedded, spoil):
 
         weights = own_photo_run / "checkpoint" / "step-00000006" / "learner.safetensors"
         save_file({k: v * 2 if v.is_floating_point() else v for k, v in load_file(weights).items()}, weights)
+    elif spoil == "revision":
+        monkeypatch.setattr("magnet.training.memory.REVISION", 0)
     else:
         config = own_photo_run / "config.yaml"
         config.write_text(config.read_text().replace("clusters_per_class: 2", "clusters_per_class: 1"))

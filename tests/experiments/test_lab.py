@@ -1,18 +1,24 @@
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
+from magnet.data import Dataset
 from magnet.errors import UserError
+from magnet.evaluation.evaluate import evaluate
 from magnet.experiments import cache
 from magnet.experiments.cache import is_finished, judged, key_of, trained
 from magnet.experiments.lab import Lab
 from magnet.experiments.predictions import top_classes, wrong
 from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, space_of, trials, with_dropout
+from magnet.training.checkpoint import find_checkpoint
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.presets import with_preset
+from magnet.training.run import Run
 from magnet.training.workbench import open_for
 
 
@@ -83,6 +89,49 @@ def test_other_settings_labels_or_parts_are_other_runs() -> None:
     assert key_of(replace(config, dropout=0.2), data) != key_of(config, data)
 
 
+def write(path: Path, content: np.ndarray) -> Dataset:
+    np.savez(path, X=content, y=np.arange(90) % 3)
+    return open_for(replace(configure("softmax"), data=str(path)))
+
+
+def test_another_file_with_the_same_names_and_labels_is_not_answered_from_the_first_ones_runs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    told = np.eye(3)[np.arange(90) % 3] * 9 + rng.normal(size=(90, 3))
+    easy, noise = write(tmp_path / "a.npz", told), write(tmp_path / "b.npz", rng.normal(size=(90, 3)))
+    assert (easy.names, easy.labels.tolist()) == (noise.names, noise.labels.tolist())
+    config = configure("softmax")
+    runs = [Run(trained(config, data, tmp_path / "runs"), which="last", data=data) for data in (easy, noise)]
+    assert runs[0].folder != runs[1].folder
+    errors = [evaluate(run)["head"]["error"] for run in runs]
+    assert errors[0] < 0.1 < errors[1]
+    held = replace(config, validation=0.2)
+    curves = [judged(held, open_for(replace(held, data=str(tmp_path / f"{name}.npz"))), tmp_path) for name in "ab"]
+    assert curves[0] != curves[1]
+    moved = shutil.copy(tmp_path / "a.npz", tmp_path / "c.npz")
+    assert key_of(config, open_for(replace(config, data=str(moved)))) == key_of(config, easy)
+
+
+def test_weights_and_a_warm_start_count_by_their_content(tmp_path: Path) -> None:
+    config, data = configure("softmax"), open_for(configure("softmax"))
+    source = trained(config, data, tmp_path)
+    for name, content in (("a", b"some"), ("b", b"others"), ("same", b"some")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "w.pth").write_bytes(content)
+        copied = Path(shutil.copytree(source, tmp_path / name / "run"))
+        (find_checkpoint(copied / "checkpoint", "last") / "learner.safetensors").write_bytes(content)
+    for field, place in (("weights", "w.pth"), ("warm_start", "run")):
+        keys = [key_of(replace(config, **{field: tmp_path / name / place}), data) for name in ("a", "b", "same")]
+        assert keys[0] != keys[1]
+        assert keys[0] == keys[2]
+
+
+def test_another_revision_of_the_code_makes_the_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, data = configure("softmax"), open_for(configure("softmax"))
+    before = key_of(config, data)
+    monkeypatch.setattr(cache, "REVISION", cache.REVISION + 1)
+    assert key_of(config, data) != before
+
+
 def test_a_stopped_run_goes_on_and_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, data = configure("magnet"), open_for(configure("magnet"))
     whole = trained(config, data, tmp_path / "whole")
@@ -101,8 +150,6 @@ def test_a_stopped_run_goes_on_and_ends_the_same(tmp_path: Path, monkeypatch: py
     assert not is_finished(tmp_path / "stopped" / whole.name)
     resumed = trained(config, data, tmp_path / "stopped")
     assert is_finished(resumed)
-    from magnet.training.run import Run
-
     runs = [Run(folder, which="last", data=data) for folder in (whole, resumed)]
     assert torch.equal(*(run.references for run in runs))
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from magnet.commands.arguments import Inputs, RunFolder
 from magnet.commands.options import read_options
-from magnet.commands.screen import percent, plain, progress, table
+from magnet.commands.screen import percent, plain, progress, say_notes, table
 from magnet.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def main(arguments: Sequence[str]) -> None:
 
     from magnet.commands.inputs import read_queries
     from magnet.export import load
+    from magnet.training.parts import merging_note
 
+    say_notes([merging_note(options.run)])
     with progress("embedding") as report:
         model = load(options.run, report=report)
         answers = classify(model, read_queries(model, options.inputs), options.top, refuse=options.refuse)

@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 from magnet.commands.arguments import RunFolder
 from magnet.commands.options import read_options
-from magnet.commands.screen import progress
+from magnet.commands.screen import progress, say_notes
 from magnet.errors import UserError
 from magnet.files import replacing
 
 HELP = """Write the representations of labelled images or vectors to an .npz.
 
 It holds X (n, d), y, classes, name and, with all parts in it, split; it can be given to --data again. The data need
-not have the classes that the run was trained on.
+not have the classes that the run was trained on; classes that the run merged are written as the data has them.
 
 examples:
   magnet embed runs/photos --data photos/ --out photos.npz
@@ -65,14 +65,18 @@ def main(arguments: Sequence[str]) -> None:
             need_data=False,
             report=report,
         )
+        say_notes(run.notes)
         data = open_like(run, options.data)
+        labels, classes = data.fine_labels, data.fine_classes  # of a run on merged classes
+        if labels is None or classes is None:
+            labels, classes = data.labels, data.classes
         rows = data.indices(options.part)
         if not len(rows):
             raise UserError(f"{data.spec} has no {options.part} part")
         arrays: dict[str, Any] = {
             "X": run.embed(rows, data, test=True).numpy(),
-            "y": data.labels[rows].numpy(),
-            "classes": np.array(data.classes),
+            "y": labels[rows].numpy(),
+            "classes": np.array(classes),
             "name": np.array([data.names[i] for i in rows.tolist()]),
         }
     if options.part == "all":  # one part alone is no split: whoever reads the file makes a new one

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from magnet.commands.arguments import RunFolder
 from magnet.commands.options import read_options
-from magnet.commands.screen import percent, plain, progress, table
+from magnet.commands.screen import percent, plain, progress, say_notes, table
 
 HELP = """Errors of a run on the test part of its own data, or on other data.
 
@@ -57,6 +57,7 @@ def main(arguments: Sequence[str]) -> None:
             need_data=not options.data,
             report=report,
         )
+        say_notes(run.notes)
         result = evaluate(run, options.data or None, options.part)
     if options.json:
         print(json.dumps(result, indent=1))

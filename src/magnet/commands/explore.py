@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 
 from magnet.commands.options import read_options
-from magnet.commands.screen import Report, plain
+from magnet.commands.screen import Report, plain, say_notes
 from magnet.errors import UserError
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def main(arguments: Sequence[str]) -> None:
         check_table(options.table)
     with steps() as say:
         runs = [open_run(folder, which=options.checkpoint, report=say("embedding")) for folder in options.runs]
+        say_notes(note for run in runs for note in run.notes)
         explorer = explore(runs, examples=options.examples, seed=options.seed, say=say)
         page = explorer.html()
         write_whole(options.out, page)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnet.commands.arguments import RunFolder
 from magnet.commands.options import read_options
-from magnet.commands.screen import progress
+from magnet.commands.screen import progress, say_notes
 from magnet.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ def main(arguments: Sequence[str]) -> None:
     if onnx and said:
         raise UserError("--with-references is for folders: an ONNX file has no references")
 
+    from magnet.training.parts import merging_note
+
+    say_notes([merging_note(options.run)])
     with progress("embedding") as report:
         source = open_source(options.run, report, data=onnx)
         result = write_onnx(source, options) if onnx else write_bundle(source, options, said)

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from magnet.commands.screen import plain, progress
+    from magnet.commands.screen import plain, progress, say_notes
     from magnet.report.plotting import pyplot
     from magnet.report.summary.measuring import measure
     from magnet.report.summary.stories import tell
@@ -60,6 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     for story in stories:
         with progress(escape(f"evaluating {story.name}")) as report:
             measure(story, report)
+    say_notes(note for story in stories for note in story.notes)
     *pictures, page = write_report(stories, options.out)
     console = Console(highlight=False, soft_wrap=True)
     for story in stories:

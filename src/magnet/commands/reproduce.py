@@ -85,7 +85,9 @@ def main(arguments: Sequence[str]) -> None:
 
     from rich.console import Console
 
+    from magnet.commands.screen import say_notes
     from magnet.experiments.agreement import read_values
+    from magnet.experiments.cache import other_data_note
     from magnet.experiments.lab import Lab, methods_of
 
     console = Console()
@@ -100,6 +102,8 @@ def main(arguments: Sequence[str]) -> None:
             settings=options.settings, console=console,
         )  # fmt: skip
         try:
+            if name == wanted[0]:
+                say_notes([other_data_note(lab.runs, lab.data)])
             _reproduce(name, lab, console, before)
         except UserError as error:
             if len(wanted) == 1:

@@ -1,7 +1,7 @@
 """What commands show people: text that cannot act on the terminal, and progress beside the results."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -20,6 +20,14 @@ def plain(words: object, style: str = "") -> Text:
 def percent(share: float | None) -> str:
     """A fraction for people."""
     return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """What must be known of the results, a line each, on standard error beside them."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for note in notes:
+        if note:
+            console.print(plain(f"note: {note}", "yellow"))
 
 
 def table(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:

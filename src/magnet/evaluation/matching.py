@@ -7,7 +7,7 @@ from torch import Tensor
 
 from magnet.data import Dataset, open_data
 from magnet.errors import UserError
-from magnet.training.parts import restore_parts
+from magnet.training.parts import merge_again, restore_parts
 from magnet.training.run import Run
 from magnet.training.workbench import absolute
 
@@ -44,7 +44,14 @@ def open_like(run: Run, spec: str) -> Dataset:
     """Other data, opened for a run: of the same kind, split by the same seed, decoded for its image size."""
     own = absolute(spec) == absolute(run.config.data)
     validation = run.config.validation if own else 0.0
-    data = open_data(spec, seed=run.config.seed, validation=validation, on_bad_image=run.config.bad_images)
+    data = open_data(
+        spec,
+        seed=run.config.seed,
+        validation=validation,
+        on_bad_image=run.config.bad_images,
+        hash_images=run.config.hash_images,
+    )
+    data = merge_again(run.folder, data)
     if own:
         data = restore_parts(run.folder, data)
     kind, shape = run.bench.data.kind, run.bench.data.shape

@@ -9,27 +9,34 @@ from dataclasses import replace
 from pathlib import Path
 
 from magnet.data import Dataset
+from magnet.files import file_digest
 from magnet.training.alone import alone
-from magnet.training.checkpoint import checkpoints, read_progress
-from magnet.training.config import CONFIG, TrainConfig
+from magnet.training.checkpoint import checkpoints, find_checkpoint, read_progress
+from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
 from magnet.training.journal import read_journal
+from magnet.training.parts import read_start
 from magnet.training.search import FREE
 from magnet.training.train import train
-from magnet.training.workbench import complete
+from magnet.training.workbench import absolute, complete
 
 JUDGED = "judged"  # a file in a run whose weights were dropped once its validation errors were known
 
 
 def key_of(config: TrainConfig, data: Dataset) -> str:
-    """A short name for what decides a run: its settings and its data, wherever that lies."""
+    """A short name for what decides a run: its settings, what its data holds, and the revision of the code.
+
+    Data and weights count by their content, wherever they lie.
+    """
     settings = {k: v for k, v in complete(config, data).to_dict().items() if k not in (*FREE, "data", "preset")}
     if config.backbone == "linear":
         settings["dropout"] = max(0.0, config.dropout)  # its own is none: a search with --dropout 0 finds these runs
-    if config.weights:
-        settings["weights"] = config.weights.name
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    digest.update("\0".join([*data.classes, *data.names]).encode())
-    digest.update(data.labels.numpy().tobytes() + data.split.tobytes())
+    if config.weights and config.weights.is_file():  # a missing one is said when it is loaded
+        settings["weights"] = file_digest(config.weights)
+    if config.warm_start:
+        checkpoint = find_checkpoint(config.warm_start / "checkpoint", "last")
+        settings["warm_start"] = file_digest(checkpoint / "learner.safetensors")
+    known = [REVISION, settings, data.digest.to_dict()]
+    digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
     method = "".join(c if c.isalnum() else "-" for c in config.method).strip("-")
     return f"{method}-{digest.hexdigest()[:12]}"
 
@@ -62,6 +69,26 @@ def judged(
     if (run / JUDGED).read_text(encoding="utf-8") == "diverged":
         return []
     return [(int(r["step"]), float(r["error"])) for r in read_journal(run) if r["kind"] == "validation"]
+
+
+def other_data_note(folder: Path, data: Dataset) -> str:
+    """A line on the runs in a folder that were trained on the same source before it changed; "" if there are none."""
+    changes = [what for run in sorted(folder.glob("*")) if (what := _changes(run, data))]
+    if not changes:
+        return ""
+    runs = f"{len(changes)} earlier run{'s' * (len(changes) > 1)} in {folder}"
+    return f"{data.spec} has changed since {runs} ({changes[-1]}): new ones are trained"
+
+
+def _changes(run: Path, data: Dataset) -> str:
+    start = read_start(run)
+    if start.digest is None or not (run / CONFIG).is_file():
+        return ""
+    now = data.digest
+    if start.merging is not None:  # its labels are not those of the data
+        now = replace(now, labels=start.digest.labels)
+    what = now.changes(start.digest)
+    return what if what and absolute(read_config(run).data) == absolute(data.spec) else ""
 
 
 def _mine(run: Path, waiting: Callable[[], None]) -> AbstractContextManager[None]:

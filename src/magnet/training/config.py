@@ -14,6 +14,9 @@ from magnet.errors import UserError
 from magnet.files import replacing
 
 CONFIG = "config.yaml"  # in a run folder
+# Of what training and embedding compute, and part of the key of everything that is cached. A change of the code that
+# gives other numbers for the same settings and data raises it by one: then whatever was cached before is made again.
+REVISION = 1
 
 
 def read_config(folder: Path) -> "TrainConfig":
@@ -109,6 +112,8 @@ class TrainConfig:
     """Augmented views whose representations are averaged at test time (1: the centre view alone)."""
     bad_images: Literal["error", "skip"] = "error"
     """What to do with files that cannot be read as images."""
+    hash_images: bool = False
+    """Notice changed images by a hash of their bytes, which reads all of them, not by size and modification time."""
 
     validation: float = 0.0
     """Fraction of the training part kept for validation, stratified (0: none). The best step is the one with the

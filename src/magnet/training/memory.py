@@ -15,11 +15,11 @@ from torch import Tensor
 from magnet.checks import check_ids, check_representations
 from magnet.data import Dataset
 from magnet.data.queries import Queries
-from magnet.files import replacing
+from magnet.files import file_digest, replacing
 from magnet.index import ClusterIndex
-from magnet.training.config import TrainConfig
+from magnet.training.config import REVISION, TrainConfig
 
-_FORMAT = "magnet-memory/1"
+_FORMAT = "magnet-memory/2"
 _NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "tensorboard")
 
 
@@ -34,17 +34,18 @@ class Memory:
     classes: list[str]
     kind: Literal["vectors", "images"]
     shape: tuple[int, ...]  # of one example
+    digest: str  # of the data, as a whole
 
     @classmethod
     def of(cls, data: Dataset, rows: Tensor, representations: Tensor, index: ClusterIndex) -> Self:
         """What is worth remembering of the examples ``rows`` (N,)."""
         names = [data.names[i] for i in rows.tolist()]
-        return cls(representations, data.labels[rows], index, names, data.classes, data.kind, data.shape)
+        digest = data.digest.whole
+        return cls(representations, data.labels[rows], index, names, data.classes, data.kind, data.shape, digest)
 
-    def fits(self, data: Dataset, rows: Tensor) -> bool:
+    def fits(self, data: Dataset) -> bool:
         """Whether the data still is what was remembered."""
-        same = self.classes == data.classes and torch.equal(self.labels, data.labels[rows])
-        return same and self.names == [data.names[i] for i in rows.tolist()]
+        return self.digest == data.digest.whole
 
     def stand_in(self, spec: str, image_size: int) -> Dataset:
         """A data set of the same examples that knows everything but their content."""
@@ -57,7 +58,7 @@ class Memory:
 
     def save(self, path: Path, key: str) -> None:
         """Write one safetensors file, whole or not at all."""
-        about = {"names": self.names, "classes": self.classes, "kind": self.kind, "shape": self.shape}
+        about = {name: getattr(self, name) for name in ("names", "classes", "kind", "shape", "digest")}
         text = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
         tensors = {"representations": self.representations, "labels": self.labels, "about": text}
         tensors |= {f"index.{name}": tensor for name, tensor in self.index.tensors().items()}
@@ -88,11 +89,10 @@ class Memory:
 
 
 def memory_key(checkpoint: Path, config: TrainConfig) -> str:
-    """A fingerprint of all that the representations and clusters depend on, apart from the examples themselves."""
+    """A fingerprint of all that the representations and clusters depend on, apart from the data."""
     settings = {name: value for name, value in config.to_dict().items() if name not in _NO_MATTER}
-    with (checkpoint / "learner.safetensors").open("rb") as file:
-        weights = hashlib.file_digest(file, "sha256").hexdigest()
-    return hashlib.sha256(json.dumps([weights, settings], sort_keys=True).encode()).hexdigest()
+    known = [REVISION, file_digest(checkpoint / "learner.safetensors"), settings]
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
 def forget_others(folder: Path, checkpoints: Path) -> None:

@@ -1,6 +1,5 @@
 """A run that has been trained: its network, its classifiers, its data."""
 
-import hashlib
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -21,7 +20,7 @@ from magnet.training.config import CONFIG, read_config
 from magnet.training.embed import Report, embed
 from magnet.training.loading import PASS_BATCH
 from magnet.training.memory import Memory, forget_others, memory_key
-from magnet.training.parts import restore_parts
+from magnet.training.parts import change_note, merge_again, merging_note, restore_parts
 from magnet.training.workbench import make_workbench, open_for
 
 
@@ -81,6 +80,12 @@ class Run:
         """The names of the classes that the run knows, by id."""
         return self.bench.data.classes
 
+    @cached_property
+    def notes(self) -> list[str]:
+        """What must be known of the run's data: that classes were merged, that it has changed since the run began."""
+        changed = change_note(self.folder, self.data) if self.opened else ""
+        return [note for note in (merging_note(self.folder), changed) if note]
+
     def embed(self, rows: Tensor, data: Dataset | None = None, *, test: bool = False) -> Tensor:
         """Representations (n, d) of examples of the run's own or other data, on the CPU."""
         data = self.data if data is None else data
@@ -94,7 +99,7 @@ class Run:
     def memory(self) -> Memory:
         """The training part under the run's weights: computed once, then kept in the run folder."""
         known = self._remembered
-        if known is not None and (not self.opened or known.fits(self.data, self.bench.train)):
+        if known is not None and (not self.opened or known.fits(self.data)):
             return known
         representations = self.embed(self.bench.train)
         index = ClusterIndex.fit(
@@ -125,8 +130,7 @@ class Run:
     @cached_property
     def calibration(self) -> Calibration:
         """Temperatures and the novelty threshold: computed once, then kept in the run folder."""
-        centres = hashlib.sha256(self.index.centres.numpy().tobytes()).hexdigest()
-        key = f"{self._key}/{centres}/{self.config.test_draws}"
+        key = f"{self._key}/{self.memory.digest}/{self.config.test_draws}"
         return calibrate(self, self._memory_file.with_suffix(f".{self.config.test_draws}.json"), key)
 
     @property
@@ -135,7 +139,10 @@ class Run:
 
     def _open(self) -> Dataset:
         try:
-            return restore_parts(self.folder, open_for(self.config))
+            data = restore_parts(self.folder, merge_again(self.folder, open_for(self.config)))
+            if not len(data.indices("train")):
+                raise UserError(change_note(self.folder, data) or f"{data.spec} has none of its training examples")
+            return data
         except UserError as error:
             raise UserError(
                 f"the data that {self.folder} was trained on cannot be opened ({error}). "

@@ -21,7 +21,7 @@ from magnet.training.checkpoint import checkpoints, find_checkpoint
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.display import Display
 from magnet.training.loop import Trainer
-from magnet.training.parts import check_parts, keep_parts
+from magnet.training.parts import change_note, check_parts, keep_parts, merge_again
 from magnet.training.workbench import Workbench, complete, make_workbench, open_for
 
 LOCK = ".lock"  # in a run folder
@@ -43,6 +43,8 @@ def train(
     method_class(config.method)  # an unknown method is said before anything is opened
     if data is None:
         data = open_for(config)
+        if resume and config.out is not None:
+            data = merge_again(config.out, data)
     config = complete(config, data)
     if data.kind == "images":
         data = data.with_image_size(config.image_size)
@@ -51,6 +53,7 @@ def train(
     folder = _folder(config, data, resume)
     if resume:
         check_parts(folder, data)
+    changed = change_note(folder, data) if resume else ""
     config = replace(config, out=folder)
     fabric = _fabric(config)
     fabric.launch()
@@ -75,7 +78,7 @@ def train(
         display = until_trained.enter_context(Display(title, quiet=config.quiet, silent=silent, console=console))
         trainer = Trainer(bench, fabric, display, folder, resume=started)
         display.set_total(trainer.total)
-        for note in _notes(data):
+        for note in [*([f"note: {changed}"] if changed else []), *_notes(data)]:
             display.say(note)
         trainer.run()
     if trainer.interrupted or trainer.stopping:

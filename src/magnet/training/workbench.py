@@ -38,7 +38,13 @@ class Workbench:
 
 def open_for(config: TrainConfig) -> Dataset:
     """The data of a run, decoded for its image size where that is known already."""
-    data = open_data(config.data, seed=config.seed, validation=config.validation, on_bad_image=config.bad_images)
+    data = open_data(
+        config.data,
+        seed=config.seed,
+        validation=config.validation,
+        on_bad_image=config.bad_images,
+        hash_images=config.hash_images,
+    )
     return data.with_image_size(config.image_size) if data.kind == "images" and config.image_size else data
 
 

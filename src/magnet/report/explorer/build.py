@@ -15,6 +15,7 @@ from magnet.report.explorer.moments import Moment, kept_moments, lay_out_moments
 from magnet.report.explorer.sample import choose
 from magnet.report.layout import Positions
 from magnet.report.page import page
+from magnet.training.parts import same_training_part
 from magnet.training.run import Run
 
 MOST_RUNS = 3
@@ -66,7 +67,9 @@ def explore(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -> Explo
         sigma = run.rule("knc").variance ** 0.5
         everything = torch.arange(len(rows))
         end = moment(run.step, everything, answers.representations, labels, answers.place, run.index, sigma)
-        moments = [*kept_moments(run.folder, run.step, labels, answers.place), end]
+        moments = [end]
+        if same_training_part(run.folder, data):  # else the rows of a kept refresh are those of other examples
+            moments = [*kept_moments(run.folder, run.step, labels, answers.place), end]
         say(f"{run.folder.name}: laying out {len(moments)} map{'s' * (len(moments) > 1)}")
         seen.append(Seen(run, answers, moments, lay_out_moments(moments, seed=seed)))
     described = describe_data(data, rows, say("drawing thumbnails"))
@@ -89,6 +92,7 @@ def check_same_data(runs: Sequence[Run]) -> None:
                     ("classes", first.data.classes, run.data.classes),
                     ("examples", first.data.names, run.data.names),
                     ("labels", first.data.labels.tolist(), run.data.labels.tolist()),
+                    ("contents", _content(first), _content(run)),
                 ]
                 if mine != theirs
             ),
@@ -99,6 +103,12 @@ def check_same_data(runs: Sequence[Run]) -> None:
                 f"{first.folder} and {run.folder} were trained on different data: their {what} differ. "
                 "Runs side by side must be on the same data"
             )
+
+
+def _content(run: Run) -> str:
+    """A short mark of the examples themselves; none where copies of the same files would have different ones."""
+    digest = run.data.digest
+    return "" if digest.known_by == "file times" else digest.content[:12]
 
 
 def _short(found: Any) -> str:

@@ -24,6 +24,7 @@ class Findings:
     sigma: float  # the unit of their distances
     attributes: dict[str, Any] | None  # see `attribute_findings`; None: the data has none
     examples: str  # a fingerprint of the examples that were evaluated
+    digest: str  # of the data, as a whole
     seconds: float  # that measuring took
 
     def save(self, folder: Path) -> None:
@@ -46,7 +47,7 @@ class Findings:
 
 
 def _place(folder: Path) -> tuple[Path, str]:
-    """The file, and the mark of all that findings depend on apart from the examples themselves."""
+    """The file, and the mark of all that findings depend on apart from the data."""
     checkpoint, config = find_checkpoint(folder / "checkpoint"), read_config(folder)
     key = f"{_FORMAT}/{memory_key(checkpoint, config)}/{config.test_draws}"
     return folder / "cache" / f"{checkpoint.name}.report.json", hashlib.sha256(key.encode()).hexdigest()

@@ -57,8 +57,9 @@ def _measure(folder: Path, notes: list[str], report: Report | None) -> Findings:
     rows = run.data.indices("test")
     if not len(rows):
         raise UserError(f"{run.config.data} has no test part to evaluate on")
-    examples = fingerprint(run.data, rows)
-    if known is not None and known.examples == examples:
+    notes += run.notes
+    digest = run.data.digest
+    if known is not None and known.digest == digest.whole:
         return known
     start = time.perf_counter()
     evaluation = evaluate(run, worst=WORST)
@@ -75,7 +76,8 @@ def _measure(folder: Path, notes: list[str], report: Report | None) -> Findings:
         attributes=None
         if run.data.attributes is None
         else attribute_findings(run.data.attributes.keep(rows.numpy()), run.test_part, run.data.labels[rows]),
-        examples=examples,
+        examples=fingerprint(run.data, rows),
+        digest=digest.whole,
         seconds=time.perf_counter() - start,
     )
     found.save(folder)
@@ -99,8 +101,8 @@ def attribute_findings(attributes: Attributes, representations: Tensor, labels: 
 
 
 def fingerprint(data: Dataset, rows: Tensor) -> str:
-    """The same for the same examples, by name and class."""
-    digest = hashlib.sha256()
+    """The same for the same examples, by name, class and content."""
+    digest = hashlib.sha256(data.digest.content.encode())
     for row in rows.tolist():
         digest.update(f"{data.names[row]}\0{data.classes[int(data.labels[row])]}\0".encode(errors="surrogateescape"))
     return digest.hexdigest()

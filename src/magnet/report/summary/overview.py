@@ -31,8 +31,8 @@ def notices(stories: Sequence[Story]) -> Markup:
         )
     elif not comparable(stories):
         said.append(
-            "These runs were tested on different examples of the same data (a test part split off by another seed, or "
-            "data that changed since). Differences of their errors are partly those of the examples."
+            "These runs were tested on different examples of the same data (a test part split off by another seed, "
+            "merged classes, or data that changed since). Differences of their errors are partly those of the examples."
         )
     return join(element("p", sentence, kind="notice") for sentence in said)
 
