@@ -52,7 +52,7 @@ def test_a_merged_run_opens_again_with_the_same_errors(demo, magnet):
     assert again.data.digest == merged.digest
     assert again.data.fine_labels is not None
     hidden = _errors(again, open_data("digits"), again.data.fine_labels[again.bench.train])["knc"]
-    assert hidden == outcome.hidden
+    assert outcome.hidden == [hidden]
     found = json.loads(magnet("evaluate", "--json", "--checkpoint", "last"))
     assert found["n"] == 540
     expected = evaluate(Run(folder, which="last", data=merged))

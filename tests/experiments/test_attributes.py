@@ -88,7 +88,7 @@ def test_attributes_of_whole_classes_count_among_other_classes(tmp_path):
     data = write_vectors(tmp_path / "v.npz", class_attributes=percent, attribute_names=[f"has {i}" for i in range(6)])
     lab = lab_of(data, tmp_path / "results" / "attributes", seeds=1)
     outcome = attributes.run(lab)
-    assert list(outcome.values) == ["attributes", "sizes", "others"]
+    assert list(outcome.values) == ["attributes", "part", "sizes", "others"]
     assert "of other classes" in outcome.tables[0].title
     rows = lab.data.indices("test")
     space = lab.train(lab.best("magnet")).embed(rows, test=True)
@@ -103,3 +103,35 @@ def test_vectors_without_attributes_are_refused_before_anything_is_trained(tmp_p
     with pytest.raises(UserError, match="has no attributes"):
         attributes.run(lab)
     assert not lab.runs.exists()
+
+
+def test_attributes_that_are_the_same_throughout_a_class_are_measured_without_a_table_within_classes(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(attributes, "SIZES", (1, 4))  # each has its bootstrap intervals
+    labels = np.arange(90) % 3
+    table = np.stack([labels == 0, labels < 2], axis=1).astype(np.float32)
+    lab = lab_of(write_vectors(tmp_path / "v.npz", attributes=table), tmp_path / "results" / "attributes", seeds=1)
+    outcome = attributes.run(lab)
+    assert "class" not in outcome.values
+    assert len(outcome.tables) == 2
+    assert "No attribute varies within a class" in outcome.tables[0].caption
+    assert [figure.name for figure in outcome.figures] == ["attributes.png"]
+    json.dumps(outcome.values, allow_nan=False)
+
+
+def test_where_only_training_examples_are_annotated_precision_is_measured_among_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(attributes, "SIZES", (1, 4))  # each has its bootstrap intervals
+    test = np.arange(90) % 10 == 0
+    table = np.random.default_rng(0).integers(0, 2, (90, 2)).astype(np.float32)
+    table[test] = np.nan
+    data = write_vectors(tmp_path / "v.npz", attributes=table, test=test)
+    lab = lab_of(data, tmp_path / "results" / "attributes", seeds=1)
+    outcome = attributes.run(lab)
+    assert outcome.values["part"] == "train"
+    assert "among the train examples" in outcome.tables[0].caption
+    assert "Only training examples are annotated" in outcome.tables[0].caption
+    rows = lab.data.indices("train")
+    space = lab.train(lab.best("magnet")).embed(rows, test=True)
+    found = attribute_concentration(space, table[~test], sizes=(1, 4))
+    np.testing.assert_allclose(outcome.values["all"]["precision"]["magnet"][0], found.precision)

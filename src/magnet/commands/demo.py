@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnet.commands.options import read_options
+from magnet.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
     from rich.console import Console
 
     from magnet.data import open_data
-    from magnet.experiments.demo import measure
+    from magnet.experiments.demo import map_of, measure
     from magnet.report.explorer.build import explore
     from magnet.report.maps import draw_maps
     from magnet.report.page import write_whole
@@ -74,43 +75,55 @@ def main(arguments: Sequence[str]) -> None:
         console.print(f"[dim]{method}: trained after {time.monotonic() - start:.0f} s[/]")
     _print_table(console, outcomes, options.seeds)
     with console.status("laying out the maps"):
-        maps = [outcome.map(method) for method, outcome in outcomes.items()]
+        runs = {method: outcome.run for method, outcome in outcomes.items() if outcome.run is not None}
+        if not runs:
+            raise UserError("all methods diverged with their first seed: there is no run to draw; give another --seed")
+        maps = [map_of(run, method) for method, run in runs.items()]
         picture = options.out / "maps.png"
         draw_maps(maps, data.classes, picture, title="Test digits after training with each method (t-SNE)")
         page = options.out / "explore.html"
-        runs = [outcome.run for outcome in outcomes.values()]
-        explorer = explore(runs, examples=len(data), seed=options.seed, say=lambda what: lambda done, total: None)
+        opened = list(runs.values())
+        explorer = explore(opened, examples=len(data), seed=options.seed, say=lambda what: lambda done, total: None)
         write_whole(page, explorer.html())
     console.print(f"\nThe maps are in {picture}, the runs beside it. {time.monotonic() - start:.0f} s in all.")
     console.print(f"Explore them: open {page} in a browser.")
-    console.print(f"Try: magnet evaluate {options.out / 'magnet'}")
+    console.print(f"Try: magnet evaluate {opened[-1].folder}")
 
 
 def _print_table(console: "Console", outcomes: "dict[str, Outcome]", seeds: int) -> None:
     from rich.table import Table
 
     from magnet.experiments.training_curves import first_at, settled
+    from magnet.experiments.words import DIVERGED, some_diverged
+
+    def percent(errors: list[float | None]) -> str:
+        known = [error for error in errors if error is not None]
+        if not known:
+            return DIVERGED
+        return f"{sum(known) / len(known):.1%}" + some_diverged(len(errors) - len(known), len(errors))
 
     goal = settled(outcomes["triplet"].curve)
+    ends = DIVERGED if goal is None else f"{goal:.1%}"
     table = Table(
         title=f"Errors on the 540 test digits, mean of {seeds} seed{'s' * (seeds > 1)}",
         caption="kNC: soft votes of the nearest clusters; soft kNN: of examples.\n"
         "Hidden digits: trained on digits merged in random pairs, kNC error\n"
         "on the digits themselves. Steps: until the validation error is where\n"
-        f"that of triplet ends ({goal:.1%}).",
+        f"that of triplet ends ({ends}).",
         caption_justify="left",
     )
     table.add_column("method")
     for name in ("kNC", "soft kNN", "hidden digits", "steps to triplet's error"):
         table.add_column(name, justify="right")
     for method, outcome in outcomes.items():
-        steps = first_at(outcome.curve, goal)
+        steps = None if goal is None else first_at(outcome.curve, goal)
+        reached = "not reached" if outcome.curve and goal is not None else DIVERGED
         table.add_row(
             method,
-            f"{outcome.knc:.1%}",
-            f"{outcome.knn:.1%}",
-            f"{outcome.hidden:.1%}",
-            "not reached" if steps is None else str(steps),
+            percent(outcome.knc),
+            percent(outcome.knn),
+            percent(outcome.hidden),
+            reached if steps is None else str(steps),
         )
     console.print()
     console.print(table)

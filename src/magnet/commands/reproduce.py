@@ -56,7 +56,8 @@ class ReproduceOptions(TrainConfig):
     against: Path | None = None
     """results.json of the same experiment, made before: tell which figures agree with it within their spread."""
     methods: tuple[str, ...] = ()
-    """What to compare with magnet, which must be among them (default: softmax, triplet, semantic-triplet, magnet)."""
+    """What to compare with magnet, which must be among them (default: softmax, triplet, semantic-triplet, magnet).
+    A row may have settings of its own: --methods softmax magnet "magnet(own_mean=batch,schedule=annealing)"."""
     peers: bool = False
     """Compare with losses of pytorch-metric-learning too: Proxy-Anchor, SoftTriple, SupCon, Multi-Similarity, ArcFace,
     Proxy-NCA."""
@@ -80,20 +81,26 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("reproduce compares several methods: give them as --methods, such as --methods softmax magnet")
     given = {name: getattr(options, name) for name in _named(words)}
 
-    def configure(method: str) -> TrainConfig:
-        return dataclasses.replace(start(method), **given | {"out": None})
+    def configure(row: str) -> TrainConfig:
+        method, own = read_row(row)
+        return dataclasses.replace(start(method), **given | {"out": None} | own)
 
     from rich.console import Console
 
     from magnet.commands.screen import say_notes
+    from magnet.commands.train import check_used
     from magnet.experiments.agreement import read_values
     from magnet.experiments.cache import other_data_note
-    from magnet.experiments.lab import Lab, methods_of
+    from magnet.experiments.lab import Lab, methods_of, read_row
 
     console = Console()
     if options.against and len(wanted) > 1:
         raise UserError("--against compares one experiment with its earlier results: name the experiment, not all")
     before = read_values(options.against, wanted[0]) if options.against else None
+    for row in options.methods:  # before any work: a row's own settings must make sense
+        config = configure(row)
+        config.check()
+        check_used(config, configure(config.method))
     folder = options.out or Path("results") / short_name(options.data)
     for name in wanted:
         lab = Lab(

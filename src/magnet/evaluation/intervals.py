@@ -1,6 +1,6 @@
 """Paired bootstrap intervals: how sure a difference between two methods is, over test examples and over seeds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +36,18 @@ def paired_interval(a: np.ndarray, b: np.ndarray, *, seed: int = 0, draws: int =
 def relative_interval(a: np.ndarray, b: np.ndarray, *, seed: int = 0, draws: int = 2000) -> Interval:
     """How far mean(a) is below mean(b), as a share of the latter: 1 - mean(a) / mean(b). Arguments as above."""
     return _interval(a, b, lambda x, y: 1 - x / np.maximum(y, np.finfo(float).tiny), seed, draws)
+
+
+def in_both(a: Sequence[np.ndarray | None], b: Sequence[np.ndarray | None]) -> tuple[np.ndarray, np.ndarray] | None:
+    """The repetitions (S, ...) that are there in both, for the functions above; None without any.
+
+    Args:
+        a, b: the values of each repetition; None where there are none, because the run diverged.
+    """
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    if not pairs:
+        return None
+    return np.stack([x for x, _ in pairs]), np.stack([y for _, y in pairs])
 
 
 def _interval(

@@ -4,8 +4,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from magnet.evaluation.errors import soft_rule
 from magnet.experiments.lab import ONLY_LAST, Lab
 from magnet.experiments.outcome import Outcome, Table
@@ -75,6 +73,10 @@ def _by_neighbours(lab: Lab, best: TrainConfig) -> dict[str, list[float | None]]
     found: dict[str, list[float | None]] = {str(count): [] for count in L_VALUES}
     for config in lab.seeded(best):
         run = lab.train(replace(config, validate_every=ONLY_LAST), lab.held)
+        if run is None:
+            for errors in found.values():
+                errors.append(None)
+            continue
         rows = lab.held.indices("validation")
         queries, truth = run.embed(rows), lab.held.labels[rows]
         for count in L_VALUES:
@@ -84,9 +86,5 @@ def _by_neighbours(lab: Lab, best: TrainConfig) -> dict[str, list[float | None]]
 
 
 def _table(lab: Lab, title: str, found: dict[str, list[float | None]]) -> Table:
-    rows = []
-    for label, errors in found.items():
-        known = [error for error in errors if error is not None]
-        text = spread(np.array(known)) if known else "diverged"
-        rows.append([label, text + (f" ({len(errors) - len(known)} diverged)" if 0 < len(known) < len(errors) else "")])
+    rows = [[label, spread(errors)] for label, errors in found.items()]
     return Table(f"{lab.data.name}: {title}", [title.split(",")[0].split(" (")[0], "validation error, %"], rows)

@@ -9,9 +9,10 @@ import numpy as np
 
 from magnet.errors import UserError
 from magnet.experiments.outcome import Table
+from magnet.experiments.words import DIVERGED
 
 # of the search, or computed from the figures themselves
-_LEFT_OUT = ("settings", "trials", "attributes", "sizes", "curves", "shown", "difference", "relative")
+_LEFT_OUT = ("settings", "trials", "attributes", "sizes", "curves", "shown", "difference", "relative", DIVERGED)
 
 
 def read_values(path: Path, experiment: str) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """Attribute concentration (figure 5d of the paper): how many of an example's neighbours share its attributes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from magnet.data import Dataset
 from magnet.data.attributes import Attributes
 from magnet.errors import UserError
 from magnet.evaluation.concentration import (
@@ -14,75 +16,113 @@ from magnet.evaluation.concentration import (
     attribute_concentration,
     concentration_within_classes,
 )
-from magnet.evaluation.intervals import Interval, paired_interval, relative_interval
+from magnet.evaluation.intervals import Interval, in_both, paired_interval, relative_interval
 from magnet.experiments.derived import attributes_of
 from magnet.experiments.example_values import example_values
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.representations import of_test_part
-from magnet.experiments.words import PAIRED, difference, mean_of, pretty
+from magnet.experiments.words import DIVERGED, PAIRED, difference, mean_of, pretty, some_diverged
 from magnet.report.attribute_plot import Panel, draw_attribute_curves
 from magnet.training.run import Run
 
 HELP = "how many neighbours share an attribute (attribute concentration, figure 5d)"
 OURS = "magnet"
+CONSTANT = "No attribute varies within a class, so there is no table of neighbours within the class."
+TRAINED = (
+    "Only training examples are annotated: precision is measured among those, as in the paper, whose annotated images "
+    "are ImageNet's training images."
+)
 Scope = Literal["all", "others", "class"]
 
 
 @dataclass
 class Measured:
-    """One method in one scope: what was found in each of its runs."""
+    """One method in one scope: what was found in each of its runs; None for those that diverged."""
 
-    found: list[Concentration] = field(default_factory=list)
-    examples: list[np.ndarray] = field(default_factory=list)  # (n, S) each
+    found: list[Concentration | None] = field(default_factory=list)
+    examples: list[np.ndarray | None] = field(default_factory=list)  # (n, S) each
+
+    @property
+    def there(self) -> list[Concentration]:
+        """What was found in the runs that did not diverge."""
+        return [found for found in self.found if found is not None]
 
     @property
     def precision(self) -> np.ndarray:
-        """(seeds, S)."""
-        return np.stack([found.precision for found in self.found])
-
-    @property
-    def base(self) -> float:
-        """What neighbours drawn by lot would give, whatever the method."""
-        return self.found[0].base
+        """(s, S) of the s seeds that are there."""
+        return np.stack([found.precision for found in self.there])
 
 
 def run(lab: Lab) -> Outcome:
-    """Measure all methods among the test examples. Attributes are never used in training."""
-    rows = lab.data.indices("test").numpy()
-    attributes, note = attributes_of(lab.data, rows)  # before anything is trained: there may be none
-    if not (attributes.values == 1).any():
-        raise UserError(f"{lab.data.spec}: no test example has any of its {len(attributes.names)} attributes")
+    """Measure all methods among the test examples, or as the paper does where only training images are annotated.
+
+    Attributes are never used in training.
+    """
+    part, attributes, note = _annotated(lab.data)  # before anything is trained: there may be none
     lab.expect(lab.runs_of_best)
-    scopes: list[Scope] = ["all", "class"] if attributes.level == "image" else ["others"]
+    rows = lab.data.indices(part)
+    scopes: list[Scope] = ["others"]
+    if attributes.level == "image":
+        scopes = ["all", "class"] if _vary_within_classes(attributes, lab.data.labels[rows].numpy()) else ["all"]
+        if scopes == ["all"]:
+            note = f"{note} {CONSTANT}".strip()
     measured: dict[Scope, dict[str, Measured]] = {scope: {} for scope in scopes}
     for method in lab.methods:
         runs = [lab.train(config) for config in lab.seeded(lab.best(method))]
         for scope in scopes:
             with lab.console.status(f"{method}: neighbours of {len(rows):,} examples"):
-                measured[scope][method] = measure(runs, attributes, scope)
+                measured[scope][method] = measure(runs, attributes, scope, part)
     tables: list[Table] = []
     values: dict[str, Any] = {}
     for scope, methods in measured.items():
         values[scope] = _values(methods)
-        tables += [_precision_table(lab, scope, methods, values[scope], note), _interval_table(scope, values[scope])]
-    panels = [_panel(scope, methods) for scope, methods in measured.items()]
+        tables += [
+            _precision_table(lab, scope, methods, values[scope], f"{part} examples", note),
+            _interval_table(scope, values[scope]),
+        ]
+    panels = [panel for panel in (_panel(scope, methods) for scope, methods in measured.items()) if panel.curves]
     lab.out.mkdir(parents=True, exist_ok=True)
-    figure = draw_attribute_curves(
-        panels, SIZES, lab.out / "attributes.png", title=f"{lab.data.name}: attribute concentration"
-    )
-    return Outcome(tables, [figure], {"attributes": attributes.names, "sizes": list(SIZES), **values})
+    figures = []
+    if panels:  # some method has not diverged
+        title = f"{lab.data.name}: attribute concentration"
+        figures = [draw_attribute_curves(panels, SIZES, lab.out / "attributes.png", title=title)]
+    return Outcome(tables, figures, {"attributes": attributes.names, "part": part, "sizes": list(SIZES), **values})
 
 
-def measure(runs: list[Run], attributes: Attributes, scope: Scope) -> Measured:
-    """The concentration among the test examples in each of some runs."""
+def _annotated(data: Dataset) -> tuple[str, Attributes, str]:
+    """The part whose examples are compared, their attributes, and what a reader must know of them."""
+    attributes, note = attributes_of(data, data.indices("test").numpy())
+    if (attributes.values == 1).any():
+        return "test", attributes, note
+    attributes, note = attributes_of(data, data.indices("train").numpy())
+    if not (attributes.values == 1).any():
+        raise UserError(f"{data.spec}: no example has any of its {len(attributes.names)} attributes")
+    return "train", attributes, TRAINED
+
+
+def _vary_within_classes(attributes: Attributes, labels: np.ndarray) -> bool:
+    """Whether of some class some examples have an attribute that others have not."""
+    own = [attributes.values[labels == label] for label in np.unique(labels)]
+    return any(bool(((values == 1).any(axis=0) & (values == 0).any(axis=0)).any()) for values in own)
+
+
+def measure(runs: Sequence[Run | None], attributes: Attributes, scope: Scope, part: str = "test") -> Measured:
+    """The concentration among the examples of a part in each of some runs."""
     measured = Measured()
     for trained in runs:
-        space, labels = of_test_part(trained), trained.data.labels[trained.data.indices("test")]
+        if trained is None:
+            measured.found.append(None)
+            measured.examples.append(None)
+            continue
+        rows = trained.data.indices(part)
+        space = of_test_part(trained) if part == "test" else trained.embed(rows, test=True)
+        labels = trained.data.labels[rows]
         if scope == "class":
-            found = concentration_within_classes(space, attributes.values, labels)
+            found = concentration_within_classes(space, attributes.values, labels, sizes=SIZES)
         else:
-            found = attribute_concentration(space, attributes.values, labels=labels, others_only=scope == "others")
+            others = scope == "others"
+            found = attribute_concentration(space, attributes.values, sizes=SIZES, labels=labels, others_only=others)
         measured.found.append(found)
         table = torch.from_numpy(attributes.values)
         measured.examples.append(example_values(space, table, labels, sizes=SIZES, scope=scope).numpy())
@@ -91,18 +131,21 @@ def measure(runs: list[Run], attributes: Attributes, scope: Scope) -> Measured:
 
 def _values(methods: dict[str, Measured]) -> dict[str, Any]:
     """All numbers of a scope: by method and seed, and the differences of Magnet to the others at every size."""
-    base = next(iter(methods.values())).base
+    base = next((found.base for measured in methods.values() for found in measured.there), None)
     values: dict[str, Any] = {
         "at_random": base,
-        "precision": {m: found.precision.tolist() for m, found in methods.items()},
+        "precision": {
+            m: [[None] * len(SIZES) if found is None else found.precision.tolist() for found in measured.found]
+            for m, measured in methods.items()
+        },
+        DIVERGED: {m: measured.found.count(None) for m, measured in methods.items()},
     }
-    ours = np.stack(methods[OURS].examples)
     values["difference"], values["relative"] = {}, {}
     for method in (other for other in methods if other != OURS):
-        theirs = np.stack(methods[method].examples)
-        pairs = [(ours[:, :, s], theirs[:, :, s]) for s in range(len(SIZES))]
-        values["difference"][method] = [paired_interval(a, b) for a, b in pairs]
-        values["relative"][method] = [_more(a, b) for a, b in pairs]
+        both = in_both(methods[OURS].examples, methods[method].examples)
+        pairs = [(both[0][:, :, s], both[1][:, :, s]) for s in range(len(SIZES))] if both else []
+        values["difference"][method] = [paired_interval(a, b) for a, b in pairs] or None
+        values["relative"][method] = [_more(a, b) for a, b in pairs] or None
     return values
 
 
@@ -112,7 +155,9 @@ def _more(a: np.ndarray, b: np.ndarray) -> Interval:
     return Interval(-less.mean, -less.high, -less.low)
 
 
-def _precision_table(lab: Lab, scope: Scope, methods: dict[str, Measured], values: dict[str, Any], note: str) -> Table:
+def _precision_table(
+    lab: Lab, scope: Scope, methods: dict[str, Measured], values: dict[str, Any], among: str, note: str
+) -> Table:
     titles = {
         "all": "neighbours that share an attribute, in %",
         "others": "neighbours of other classes that share an attribute, in %",
@@ -121,16 +166,23 @@ def _precision_table(lab: Lab, scope: Scope, methods: dict[str, Measured], value
     base, digits = values["at_random"], 2 if scope == "class" else 1
     rows = []
     for method, found in methods.items():
+        if not found.there:
+            rows.append([pretty(method), DIVERGED, *[""] * (len(SIZES) - 1)])
+            continue
         shown = found.precision / base if scope == "class" else 100 * found.precision
-        rows.append([pretty(method), *(f"{mean:.{digits}f}" for mean in shown.mean(axis=0))])
-        if lab.seeds > 1:  # in a row of its own, so that the table fits a terminal
+        name = pretty(method) + some_diverged(values[DIVERGED][method], lab.seeds)
+        rows.append([name, *(f"{mean:.{digits}f}" for mean in shown.mean(axis=0))])
+        if len(shown) > 1:  # in a row of its own, so that the table fits a terminal
             rows.append(["±", *(f"{deviation:.{digits}f}" for deviation in shown.std(axis=0, ddof=1))])
-    rows.append(["at random", *(["1" if scope == "class" else f"{100 * base:.1f}"] * len(SIZES))])
+    if base is not None:
+        rows.append(["at random", *(["1" if scope == "class" else f"{100 * base:.1f}"] * len(SIZES))])
     for method, gains in values["relative"].items():
+        if gains is None:
+            continue
         cells = [f"{round(100 * gain.mean, 1) + 0.0:+.1f}{'*' * gain.excludes_zero}" for gain in gains]
         rows.append([f"vs {pretty(method)}", *cells])
     caption = (
-        "Columns: size of the neighbourhood, among the test examples. Mean over the examples with an attribute, then "
+        f"Columns: size of the neighbourhood, among the {among}. Mean over the examples with an attribute, then "
         f"over the attributes; {mean_of(lab.seeds)}. vs: relative gain of {pretty(OURS)} in %, * where its 95 % "
         "interval excludes zero."
     )
@@ -141,7 +193,7 @@ def _precision_table(lab: Lab, scope: Scope, methods: dict[str, Measured], value
 
 
 def _interval_table(scope: Scope, values: dict[str, Any]) -> Table:
-    others = list(values["difference"])
+    others = [method for method, found in values["difference"].items() if found is not None]
     where = {"all": "", "others": ", neighbours of other classes", "class": ", neighbours within the class"}[scope]
     rows = [
         [str(size), *(difference(values["difference"][method][s]) for method in others)] for s, size in enumerate(SIZES)
@@ -151,10 +203,11 @@ def _interval_table(scope: Scope, values: dict[str, Any]) -> Table:
 
 
 def _panel(scope: Scope, methods: dict[str, Measured]) -> Panel:
-    base = next(iter(methods.values())).base
+    there = {method: found for method, found in methods.items() if found.there}
+    base = next((found.there[0].base for found in there.values()), 1.0)
     if scope == "class":
-        curves = {pretty(method): found.precision / base for method, found in methods.items()}
+        curves = {pretty(method): found.precision / base for method, found in there.items()}
         return Panel("within the class", "lift over the class's own rate", curves, 1.0)
-    curves = {pretty(method): 100 * found.precision for method, found in methods.items()}
+    curves = {pretty(method): 100 * found.precision for method, found in there.items()}
     title = "all neighbours" if scope == "all" else "neighbours of other classes"
     return Panel(title, "neighbours that share the attribute, %", curves, 100 * base)

@@ -19,7 +19,8 @@ from magnet.training.search import FREE
 from magnet.training.train import train
 from magnet.training.workbench import absolute, complete
 
-JUDGED = "judged"  # a file in a run whose weights were dropped once its validation errors were known
+JUDGED = "judged"  # a file in a run whose weights were dropped: its validation errors are known, or it diverged
+DIVERGED = "diverged"  # what is written there then
 
 
 def key_of(config: TrainConfig, data: Dataset) -> str:
@@ -41,15 +42,22 @@ def key_of(config: TrainConfig, data: Dataset) -> str:
     return f"{method}-{digest.hexdigest()[:12]}"
 
 
-def trained(config: TrainConfig, data: Dataset, folder: Path, waiting: Callable[[], None] = lambda: None) -> Path:
+def trained(
+    config: TrainConfig, data: Dataset, folder: Path, waiting: Callable[[], None] = lambda: None
+) -> Path | None:
     """The run of a configuration: as it is if it has been trained, gone on with if it was stopped, new otherwise.
 
-    ``waiting`` is called if another process is at this very run; then that one's is taken.
+    None if it diverged; it is not tried again. ``waiting`` is called if another process is training this very run,
+    whose result is taken then.
     """
     run = folder / key_of(config, data)
     with _mine(run, waiting):
-        _train(config, data, run)
-    return run
+        if not is_finished(run) and not has_diverged(run):
+            try:
+                _train(config, data, run)
+            except FloatingPointError:
+                _drop_weights(run, DIVERGED)
+    return None if has_diverged(run) else run
 
 
 def judged(
@@ -61,12 +69,10 @@ def judged(
         if not (run / JUDGED).is_file():
             try:
                 _train(config, data, run)
-                result = "finished"
+                _drop_weights(run, "finished")
             except FloatingPointError:
-                result = "diverged"
-            (run / JUDGED).write_text(result, encoding="utf-8")
-            shutil.rmtree(run / "checkpoint", ignore_errors=True)
-    if (run / JUDGED).read_text(encoding="utf-8") == "diverged":
+                _drop_weights(run, DIVERGED)
+    if has_diverged(run):
         return []
     return [(int(r["step"]), float(r["error"])) for r in read_journal(run) if r["kind"] == "validation"]
 
@@ -106,6 +112,16 @@ def _train(config: TrainConfig, data: Dataset, run: Path) -> None:
         shutil.rmtree(run)
         started = False
     train(replace(config, out=run, evaluate=False), resume=started, data=data, silent=True)
+
+
+def _drop_weights(run: Path, result: str) -> None:
+    (run / JUDGED).write_text(result, encoding="utf-8")
+    shutil.rmtree(run / "checkpoint", ignore_errors=True)
+
+
+def has_diverged(run: Path) -> bool:
+    """Whether the training of a run ended in numbers without bounds."""
+    return (run / JUDGED).is_file() and (run / JUDGED).read_text(encoding="utf-8") == DIVERGED
 
 
 def is_finished(run: Path) -> bool:

@@ -23,45 +23,53 @@ from magnet.training.train import train
 
 @dataclass
 class Outcome:
-    """What one method reached, mean over the seeds."""
+    """What one method reached: errors on the test part of each seed, as fractions; None where the run diverged."""
 
-    knc: float  # errors on the test part, as fractions
-    knn: float
-    hidden: float  # kNC error on the digits themselves after training on pairs of them
-    curve: Curve  # (step, validation error)
-    run: Run  # of the first seed
+    knc: list[float | None]
+    knn: list[float | None]
+    hidden: list[float | None]  # kNC error on the digits themselves after training on pairs of them
+    curve: Curve  # (step, validation error), mean over the seeds
+    run: Run | None  # of the first seed
 
-    def map(self, title: str) -> Map:
-        """The test part and the clusters in the plane."""
-        rows = self.run.data.indices("test")
-        placed, centres = lay_out(self.run.embed(rows, test=True).numpy(), self.run.index.centres.numpy())
-        return Map(title, placed, self.run.data.labels[rows].numpy(), centres)
+
+def map_of(run: Run, title: str) -> Map:
+    """The test part and the clusters in the plane."""
+    rows = run.data.indices("test")
+    placed, centres = lay_out(run.embed(rows, test=True).numpy(), run.index.centres.numpy())
+    return Map(title, placed, run.data.labels[rows].numpy(), centres)
 
 
 def measure(config: TrainConfig, data: Dataset, folder: Path, seeds: int, console: Console) -> Outcome:
     """Train one method on the data, and on a random pairing of its classes, with each of some seeds."""
-    errors: list[tuple[float, float, float]] = []
+    outcome = Outcome([], [], [], [], None)
     curves: list[Curve] = []
-    first: Run | None = None
     for seed in range(config.seed, config.seed + seeds):
         seeded = replace(config, seed=seed)
-        place = folder.with_name(f"{folder.name}-{seed}") if first else folder
+        place = folder if seed == config.seed else folder.with_name(f"{folder.name}-{seed}")
         run = _train(seeded, data, place, console)
-        found = _errors(run, data, run.bench.labels)
+        found = {} if run is None else _errors(run, data, run.bench.labels)
         merged = merge_classes(data, seed)
         coarse = _train(seeded, merged, folder.with_name(f"{folder.name}-pairs-{seed}"), console)
-        errors.append((found["knc"], found["knn"], _errors(coarse, data, data.labels[coarse.bench.train])["knc"]))
-        curves.append(_curve(place))
-        first = first or run
-    assert first is not None
-    knc, knn, hidden = (sum(column) / seeds for column in zip(*errors, strict=True))
-    return Outcome(knc, knn, hidden, mean_curve(curves), first)
+        hidden = {} if coarse is None else _errors(coarse, data, data.labels[coarse.bench.train])
+        outcome.knc.append(found.get("knc"))
+        outcome.knn.append(found.get("knn"))
+        outcome.hidden.append(hidden.get("knc"))
+        curves.append([] if run is None else _curve(place))
+        if seed == config.seed:
+            outcome.run = run
+    outcome.curve = mean_curve(curves)
+    return outcome
 
 
-def _train(config: TrainConfig, data: Dataset, folder: Path, console: Console) -> Run:
+def _train(config: TrainConfig, data: Dataset, folder: Path, console: Console) -> Run | None:
+    """The run, or None if it diverged; then nothing of it is left, as it cannot be opened."""
     if (folder / CONFIG).is_file():  # of an earlier demo
         shutil.rmtree(folder)
-    return Run(train(replace(config, out=folder), data=data, console=console), which="last", data=data)
+    try:
+        return Run(train(replace(config, out=folder), data=data, console=console), which="last", data=data)
+    except FloatingPointError:
+        shutil.rmtree(folder)
+        return None
 
 
 def _curve(folder: Path) -> Curve:

@@ -8,7 +8,7 @@ from magnet.errors import UserError
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.training_curves import first_at, mean_curve, settled
-from magnet.experiments.words import pretty, seeds
+from magnet.experiments.words import DIVERGED, pretty, seeds
 from magnet.report.curves import Curve, draw_curves
 
 HELP = "error against iterations for the best configuration of each method (training curves)"
@@ -28,11 +28,9 @@ def run(lab: Lab) -> Outcome:
         longer = replace(best, epochs=LONGER * best.epochs, steps=LONGER * best.steps, validate_every=1)
         curves[method] = [lab.judge(seeded, what=f"curve, seed {seeded.seed}") for seeded in lab.seeded(longer)]
     values: dict[str, Any] = {"ends": {m: [settled(c) for c in found] for m, found in curves.items()}}
+    values[DIVERGED] = {m: found.count([]) for m, found in curves.items()}
     values |= {"curves": curves} | {goal: _race(curves, goal) for goal in goals}
-    rows = [
-        [pretty(m), _percent(values["ends"][m]), *(_steps(values[goal]["first_there"][m]) for goal in goals)]
-        for m in lab.methods
-    ]
+    rows = [[pretty(m), _percent(values["ends"][m]), *(_steps(values, m, goal) for goal in goals)] for m in lab.methods]
     ratios = "; ".join(f"{pretty(goal)}'s iterations over Magnet's: {_ratios(values[goal]['ratio'])}" for goal in goals)
     table = Table(
         f"{lab.data.name}: iterations to the errors at which the triplets end, {seeds(lab.seeds)}",
@@ -40,9 +38,10 @@ def run(lab: Lab) -> Outcome:
         rows,
         f"Validation errors, one each epoch. {ratios[0].upper()}{ratios[1:]}.",
     )
-    mean = {pretty(m): mean_curve(found) for m, found in curves.items()}
-    lines = {pretty(goal): sum(values["ends"][goal]) / lab.seeds for goal in goals}
-    marks = [(first_at(mean["Magnet"], error), error) for error in lines.values()]
+    mean = {pretty(m): mean_curve(found) for m, found in curves.items() if any(found)}
+    ends = {pretty(goal): [end for end in values["ends"][goal] if end is not None] for goal in goals}
+    lines = {goal: sum(known) / len(known) for goal, known in ends.items() if known}
+    marks = [(first_at(mean.get("Magnet", []), error), error) for error in lines.values()]
     figure = lab.out / "dynamics.png"
     draw_curves(
         mean, figure, title=f"{lab.data.name}, {seeds(lab.seeds)}", goals=lines, marks=marks,
@@ -54,7 +53,10 @@ def run(lab: Lab) -> Outcome:
 def _race(curves: dict[str, list[Curve]], goal: str) -> dict[str, Any]:
     """Seed by seed: the first step at which each method is where ``goal`` ends, and that of ``goal`` over Magnet's."""
     ends = [settled(curve) for curve in curves[goal]]
-    first = {m: [first_at(c, end) for c, end in zip(found, ends, strict=True)] for m, found in curves.items()}
+    first = {
+        m: [None if end is None else first_at(c, end) for c, end in zip(found, ends, strict=True)]
+        for m, found in curves.items()
+    }
     ratio = [
         None if mine is None or theirs is None else theirs / mine
         for mine, theirs in zip(first["magnet"], first[goal], strict=True)
@@ -62,17 +64,28 @@ def _race(curves: dict[str, list[Curve]], goal: str) -> dict[str, Any]:
     return {"first_there": first, "ratio": ratio}
 
 
-def _percent(fractions: list[float]) -> str:
-    return ", ".join(f"{100 * value:.1f}" for value in fractions)
+def _percent(fractions: list[float | None]) -> str:
+    return ", ".join(DIVERGED if value is None else f"{100 * value:.1f}" for value in fractions)
 
 
-def _steps(steps: list[int | None]) -> str:
-    return ", ".join("never" if step is None else f"{step:,}" for step in steps)
+def _steps(values: dict[str, Any], method: str, goal: str) -> str:
+    """Seed by seed when a method is where ``goal`` ends; a run that diverged is at no error, and gives no end."""
+    cells = []
+    for step, mine, end in zip(
+        values[goal]["first_there"][method], values["ends"][method], values["ends"][goal], strict=True
+    ):
+        if mine is None:
+            cells.append(DIVERGED)
+        elif end is None:
+            cells.append("no end")
+        else:
+            cells.append("never" if step is None else f"{step:,}")
+    return ", ".join(cells)
 
 
 def _ratios(ratios: list[float | None]) -> str:
     known = [ratio for ratio in ratios if ratio is not None]
     if not known:
-        return "Magnet does not get there"
+        return "none, as one of the two diverged or Magnet does not get there"
     never = f"; not there in {len(ratios) - len(known)}" if len(known) < len(ratios) else ""
     return f"{median(known):.1f} ({', '.join(f'{ratio:.1f}' for ratio in known)}{never})"

@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from magnet.evaluation.intervals import paired_interval, relative_interval
+from magnet.evaluation.intervals import in_both, paired_interval, relative_interval
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
-from magnet.experiments.predictions import NAMES, own_rule, top_classes, wrong
+from magnet.experiments.predictions import NAMES, top_classes, wrong
 from magnet.experiments.search import record, settings_table, with_errors
-from magnet.experiments.words import PAIRED, difference, mean_of, pretty, share, spread
+from magnet.experiments.words import DIVERGED, PAIRED, difference, mean_of, pretty, share, spread
+from magnet.methods import method_class
 
 HELP = "test error of every method on the official split, settings chosen by an equal search (tables a to d)"
 
@@ -17,27 +18,29 @@ HELP = "test error of every method on the official split, settings chosen by an 
 def run(lab: Lab) -> Outcome:
     """Search, train with every seed, test."""
     lab.expect(lab.runs_of_best)
-    mistakes: dict[str, np.ndarray] = {}  # (seeds, n) under the method's own rule
+    mistakes: dict[str, list[np.ndarray | None]] = {}  # (n,) of each seed, under the method's own rule
     values: dict[str, Any] = {}
     for method in lab.methods:
         ranked = lab.search(method)
         runs = [lab.train(seeded) for seeded in lab.seeded(ranked[0][1])]
-        rule = own_rule(runs[0])
+        rule = method_class(ranked[0][1].method).classifier
         truth = lab.data.labels[lab.data.indices("test")]
-        mistakes[method] = np.stack([wrong(top_classes(run)[rule], truth) for run in runs])
+        mistakes[method] = [None if run is None else wrong(top_classes(run)[rule], truth) for run in runs]
         values[method] = {
             "rule": rule,
-            "errors": mistakes[method].mean(axis=1).tolist(),
-            **record(ranked, lab.fixed),
+            "errors": [None if found is None else float(found.mean()) for found in mistakes[method]],
+            DIVERGED: runs.count(None),
+            **record(ranked, lab.fixed_for(method)),
         }
     rows = []
     for method in lab.methods:
-        row = [pretty(method), NAMES[values[method]["rule"]], spread(mistakes[method].mean(axis=1))]
+        row = [pretty(method), NAMES[values[method]["rule"]], spread(values[method]["errors"])]
         if method == "magnet":
             row += ["", ""]
         else:
-            values[method]["magnet_minus_this"] = paired_interval(mistakes["magnet"], mistakes[method])
-            values[method]["magnet_below_this"] = relative_interval(mistakes["magnet"], mistakes[method])
+            both = in_both(mistakes["magnet"], mistakes[method])
+            values[method]["magnet_minus_this"] = both and paired_interval(*both)
+            values[method]["magnet_below_this"] = both and relative_interval(*both)
             row += [difference(values[method]["magnet_minus_this"]), share(values[method]["magnet_below_this"])]
         rows.append(row)
     size = len(lab.data.indices("test"))

@@ -15,17 +15,17 @@ import numpy as np
 
 from magnet.data import Dataset, merge_classes
 from magnet.data.hierarchy import known_groups, merge_groups
-from magnet.evaluation.intervals import paired_interval, relative_interval
+from magnet.evaluation.intervals import in_both, paired_interval, relative_interval
 from magnet.evaluation.probe import linear_probe
-from magnet.experiments.lab import Lab
+from magnet.experiments.lab import Lab, best_of
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.predictions import NAMES, top_classes, wrong
 from magnet.experiments.search import settings_table, with_errors
-from magnet.experiments.words import PAIRED, difference, pretty, seeds, share, spread
+from magnet.experiments.words import DIVERGED, PAIRED, difference, pretty, seeds, share, spread
 from magnet.training.run import Run
 
 HELP = "error on the hidden classes after training on merged ones (table f)"
-SEARCH_PAIRING = 1000  # the pairing that settings are chosen on; not one of those that are tested
+SEARCH_PAIRING = 1000  # added to the seed: the pairing that settings are chosen on, not one of those that are tested
 BEST = 3  # trials whose settings the repetitions take in turn
 TAKEN = "The repetitions take them in turn."
 PAIRS, GROUPS = "random pairs", "real groups"
@@ -38,8 +38,9 @@ def run(lab: Lab) -> Outcome:
     groups = known_groups(lab.data)
     sorts = 1 if groups is None else 2
     lab.expect(len(lab.methods) * (sorts * lab.tries + lab.pairings + (sorts - 1) * lab.seeds))
-    pairs = [merge_classes(lab.data, pairing) for pairing in range(lab.pairings)]
-    values = {PAIRS: _measure(lab, PAIRS, merge_classes(lab.held, SEARCH_PAIRING), pairs)}
+    seed = lab.configure("magnet").seed
+    pairs = [merge_classes(lab.data, seed + pairing) for pairing in range(lab.pairings)]
+    values = {PAIRS: _measure(lab, PAIRS, merge_classes(lab.held, seed + SEARCH_PAIRING), pairs)}
     tables = _tables(lab, f"merged in random pairs, {lab.pairings} pairings and seeds", values[PAIRS])
     if groups is not None:
         merged = merge_groups(lab.data, groups)
@@ -53,24 +54,30 @@ def run(lab: Lab) -> Outcome:
 def _measure(lab: Lab, part: str, held: Dataset, merged: list[Dataset]) -> dict[str, Any]:
     """Errors of each method on the hidden classes in each repetition; settings are chosen on ``held``."""
     values: dict[str, Any] = {}
-    mistakes: dict[str, dict[str, np.ndarray]] = {}  # by method and measure, (repetitions, n)
+    mistakes: dict[str, dict[str, list[np.ndarray | None]]] = {}  # by method and measure, (n,) of each repetition
     for method in lab.methods:
         ranked = lab.search(method, held, part, keep=BEST)
-        best = [config for error, config in ranked[:BEST] if not np.isinf(error)]  # a diverged trial is none
-        rows: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
-        for seed, data in enumerate(merged):
-            for name, wrongs in _mistakes(lab.train(replace(best[seed % len(best)], seed=seed), data)).items():
-                rows[name].append(wrongs)
-        mistakes[method] = {name: np.stack(found) for name, found in rows.items()}
-        values[method] = {name: found.mean(axis=1).tolist() for name, found in mistakes[method].items()}
+        best = [config for _, config in best_of(ranked, BEST)]
+        taken = [best[number % len(best)] for number in range(len(merged))]
+        runs = [
+            lab.train(replace(config, seed=config.seed + number), data)
+            for number, (config, data) in enumerate(zip(taken, merged, strict=True))
+        ]
+        found = [None if run is None else _mistakes(run) for run in runs]
+        mistakes[method] = {name: [None if one is None else one[name] for one in found] for name in MEASURES}
+        values[method] = {
+            name: [None if wrongs is None else float(wrongs.mean()) for wrongs in mistakes[method][name]]
+            for name in MEASURES
+        }
+        values[method][DIVERGED] = runs.count(None)
         values[method]["settings"] = lab.chosen[part][method]
         values[method]["trials"] = [error if np.isfinite(error) else None for error, _ in ranked]
     for method in lab.methods:
         if method != "magnet":
             for rule in RULES:
-                pair = mistakes["magnet"][rule], mistakes[method][rule]
-                values[method][f"{rule}: magnet_minus_this"] = paired_interval(*pair)
-                values[method][f"{rule}: magnet_below_this"] = relative_interval(*pair)
+                both = in_both(mistakes["magnet"][rule], mistakes[method][rule])
+                values[method][f"{rule}: magnet_minus_this"] = both and paired_interval(*both)
+                values[method][f"{rule}: magnet_below_this"] = both and relative_interval(*both)
     return values
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from rich.console import Console
 
@@ -26,14 +26,15 @@ PEERS = (
     "pml/ProxyNCALoss",
 )  # fmt: skip
 MAPPED = ("softmax", "semantic-triplet", "magnet")  # the panels of the paper, whose triplet there is the semantic one
+UNSET = ("seed", "validation", "workers")  # settings that the rows of a table have in common
 ONLY_LAST = 10**9  # epochs between validations: only the one at the end is made
 
 
 def methods_of(experiment: str, given: tuple[str, ...] = (), *, peers: bool = False) -> tuple[str, ...]:
     """What an experiment compares, in the order of its rows."""
     if given:
-        for name in given:
-            method_class(name)  # tells which there are
+        for row in given:
+            method_class(read_row(row)[0])  # tells which there are
         if "magnet" not in given or len(set(given)) < len(given):
             raise UserError(f"--methods must name magnet and others, each once; found {' '.join(given)}")
         return given
@@ -42,11 +43,44 @@ def methods_of(experiment: str, given: tuple[str, ...] = (), *, peers: bool = Fa
     return (*METHODS, *PEERS) if peers and experiment in ("fine-grained", "metrics", "hierarchy") else METHODS
 
 
+def read_row(row: str) -> tuple[str, dict[str, Any]]:
+    """The method of a row of the tables and the settings of its own: ``magnet(own_mean=batch,alpha=2)``, or a name.
+
+    The brackets of ``pml/NAME(...)`` hold arguments of the loss and belong to the method's name.
+    """
+    method, bracket, rest = row.partition("(")
+    if not bracket or method.startswith("pml/"):
+        return row, {}
+    kinds = {name: kind for name, kind in get_type_hints(TrainConfig).items() if name not in UNSET}
+    settings: dict[str, Any] = {}
+    for word in rest.removesuffix(")").split(","):
+        name, _, text = (piece.strip() for piece in word.partition("="))
+        kind = kinds.get(name)
+        try:
+            if get_origin(kind) is Literal and text in get_args(kind):
+                settings[name] = text
+            elif kind in (int, float) and rest.endswith(")"):
+                settings[name] = kind(text)
+            else:
+                raise ValueError
+        except ValueError:
+            raise UserError(
+                f"--methods {row!r} is not understood at {word.strip()!r}: write METHOD or METHOD(setting=value,...) "
+                "with settings of `magnet train`, such as magnet(own_mean=batch,schedule=annealing)"
+            ) from None
+    return method, settings
+
+
+def best_of(ranked: list[tuple[float, TrainConfig]], keep: int) -> list[tuple[float, TrainConfig]]:
+    """The first ``keep`` of some ranked trials without those that diverged; the first one if all did."""
+    return [trial for trial in ranked[:keep] if not math.isinf(trial[0])] or ranked[:1]
+
+
 class Lab:
     """The conditions of an experiment, and its runs so far.
 
     Args:
-        configure: the settings of a method before the search.
+        configure: the settings of a row, such as ``magnet`` or ``magnet(own_mean=batch)``, before the search.
         out: the folder of the experiment's results; runs are kept in ``out/../runs`` for the next experiment too.
         fixed: settings that the search leaves alone.
         methods: what is compared, in the order of the rows.
@@ -111,6 +145,10 @@ class Lab:
             return 0
         return self.trials + len(with_dropout([self.configure("magnet")] * self.trials, self.fixed))
 
+    def fixed_for(self, row: str) -> frozenset[str]:
+        """What is not searched for a row: what was given for all, and what the row has in brackets."""
+        return self.fixed | read_row(row)[1].keys()
+
     def best(self, method: str) -> TrainConfig:
         """The settings of the trial with the lowest validation error, or those that were given."""
         return self.search(method)[0][1]
@@ -127,16 +165,16 @@ class Lab:
             keep: how many of the best the experiment uses.
         """
         ranked = self._search(method, held, part)
-        kept = [config for error, config in ranked[:keep] if not math.isinf(error)]
-        self.chosen.setdefault(part, {})[method] = [chosen(config, self.fixed) for config in kept]
+        kept = [config for _, config in best_of(ranked, keep)]
+        self.chosen.setdefault(part, {})[method] = [chosen(config, self.fixed_for(method)) for config in kept]
         return ranked
 
     def _search(self, method: str, held: Dataset | None, part: str) -> list[tuple[float, TrainConfig]]:
-        start = self.configure(method)
+        start, fixed = self.configure(method), self.fixed_for(method)
         found: list[tuple[float, TrainConfig]] = []
         if self.settings is not None and self._source is not None:
             given = settings_for(self._source, self.settings, part, self.methods)[method]
-            free = [{name: value for name, value in one.items() if name not in self.fixed} for one in given]
+            free = [{name: value for name, value in one.items() if name not in fixed} for one in given]
             return [(math.nan, replace(start, **one)) for one in free]
 
         def attempt(config: TrainConfig, what: str) -> None:
@@ -144,11 +182,9 @@ class Lab:
             found.append((curve[-1][1] if curve else math.inf, config))
             found.sort(key=lambda pair: pair[0])
 
-        for number, drawn in enumerate(trials(start, self.trials, self.fixed), start=1):
+        for number, drawn in enumerate(trials(start, self.trials, fixed), start=1):
             attempt(replace(start, **drawn), f"trial {number}")
-        if math.isinf(found[0][0]):
-            raise UserError(f"all {len(found)} trials of {method} diverged: give a lower --learning-rate")
-        for config in with_dropout([config for _, config in found], self.fixed):
+        for config in with_dropout([config for error, config in found if not math.isinf(error)], fixed):
             attempt(config, f"dropout {config.dropout}")
         return found
 
@@ -160,12 +196,15 @@ class Lab:
         self._tell(config, f"{what}: validation error {shown}", start)
         return curve
 
-    def train(self, config: TrainConfig, data: Dataset | None = None) -> Run:
-        """The run of a configuration, on `data` unless other data is given; trained now if it has not been."""
+    def train(self, config: TrainConfig, data: Dataset | None = None) -> Run | None:
+        """The run of a configuration, on `data` unless other data is given; trained now if it has not been.
+
+        None if it diverged: it has no numbers then, and the experiment says so and goes on.
+        """
         data, start = self.data if data is None else data, time.monotonic()
         folder = trained(config, data, self.runs, self._wait)
-        self._tell(config, f"seed {config.seed}", start)
-        return Run(folder, which="last", data=data)
+        self._tell(config, f"seed {config.seed}{'' if folder else ': diverged'}", start)
+        return Run(folder, which="last", data=data) if folder else None
 
     def seeded(self, config: TrainConfig) -> list[TrainConfig]:
         """The configuration with each of the seeds."""

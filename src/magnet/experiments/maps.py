@@ -14,7 +14,7 @@ from magnet.experiments.derived import attributes_of
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table
 from magnet.experiments.representations import of_test_part
-from magnet.experiments.words import pretty
+from magnet.experiments.words import DIVERGED, pretty
 from magnet.neighbours import nearest
 from magnet.report.density_map import Callout, DensityMap, draw_attribute_maps, draw_density_maps
 from magnet.report.image_map import THUMBNAIL, draw_image_map, mosaic, place
@@ -32,32 +32,37 @@ def run(lab: Lab) -> Outcome:
     """Lay out the test examples under the first seed's run of each method, and draw all maps."""
     lab.expect(len(lab.methods) * (lab.tries + 1))
     rows = draw_rows(lab.data.indices("test"), MOST)
-    maps, values = [], {}
+    maps: dict[str, DensityMap] = {}
+    values: dict[str, Any] = {}
     for method in lab.methods:
         trained = lab.train(lab.best(method))
+        if trained is None:
+            values[method] = {DIVERGED: 1}
+            continue
         with lab.console.status(f"laying out the map of {method}"):
-            panel, values[method] = _map(trained, rows, pretty(method))
-        maps.append(panel)
+            maps[method], values[method] = _map(trained, rows, pretty(method))
     lab.out.mkdir(parents=True, exist_ok=True)
     title = f"{lab.data.name}: {len(rows):,} test examples after training with each method (t-SNE)"
-    figures = [draw_density_maps(maps, lab.data.classes, lab.out / "maps.png", title=title)]
-    more, notes = _attribute_maps(lab, rows, maps)
-    images, skipped = _image_maps(lab, rows, maps)
+    figures: list[Path] = []
+    notes: list[str] = []
+    if maps:
+        figures = [draw_density_maps(list(maps.values()), lab.data.classes, lab.out / "maps.png", title=title)]
+        for more, some in (_attribute_maps(lab, rows, list(maps.values())), _image_maps(lab, rows, maps)):
+            figures, notes = figures + more, notes + some
     table = Table(
         f"{lab.data.name}: how often the nearest test example is of the same class, in %",
         ["method", "clusters", "in the representation", "on the map"],
-        [
-            [
-                pretty(method),
-                str(found["clusters"]),
-                f"{100 * found['same_class_in_space']:.1f}",
-                f"{100 * found['same_class_on_map']:.1f}",
-            ]
-            for method, found in values.items()
-        ],
-        " ".join(["One run of each method, with the first seed.", CLUSTERS, *notes, *skipped]),
+        [_row(method, found) for method, found in values.items()],
+        " ".join(["One run of each method, with the first seed.", CLUSTERS, *notes]),
     )
-    return Outcome([table], figures + more + images, {"examples": len(rows), "methods": values})
+    return Outcome([table], figures, {"examples": len(rows), "methods": values})
+
+
+def _row(method: str, found: dict[str, Any]) -> list[str]:
+    if DIVERGED in found:
+        return [pretty(method), DIVERGED, "", ""]
+    shares = (found["same_class_in_space"], found["same_class_on_map"])
+    return [pretty(method), str(found["clusters"]), *(f"{100 * value:.1f}" for value in shares)]
 
 
 def draw_rows(rows: Tensor, most: int, seed: int = 0) -> Tensor:
@@ -119,9 +124,9 @@ def _attribute_maps(lab: Lab, rows: Tensor, maps: list[DensityMap]) -> tuple[lis
     return [figure], [note or ATTRIBUTES]
 
 
-def _image_maps(lab: Lab, rows: Tensor, maps: list[DensityMap]) -> tuple[list[Path], list[str]]:
+def _image_maps(lab: Lab, rows: Tensor, maps: dict[str, DensityMap]) -> tuple[list[Path], list[str]]:
     figures = []
-    for method, panel in zip(lab.methods, maps, strict=True):
+    for method, panel in maps.items():
         placement = place(panel.positions)
         pictures = thumbnails(lab.data, rows.numpy()[placement.examples], THUMBNAIL)
         if pictures is None:

@@ -53,11 +53,6 @@ def wrong(answers: np.ndarray, truth: Tensor, top: int = 1) -> np.ndarray:
     return ~(answers[:, :top] == truth.numpy()[:, None]).any(axis=1)
 
 
-def own_rule(run: Run) -> Rule:
-    """The rule that the run's method is judged by."""
-    return run.learner.method.classifier
-
-
 def _soft() -> tuple[Literal["knc"], Literal["knn"]]:
     return ("knc", "knn")
 

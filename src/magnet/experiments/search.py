@@ -17,13 +17,16 @@ from magnet.training.search_space import Range, Space, draw
 # Narrower than those of `magnet tune`, for the few trials that an experiment can afford.
 TRIPLET: Space = {"alpha": Range(0.1, 1.0), "impostor_fraction": Range(0.005, 0.5, log=True)}
 EVERYONE: Space = {"learning_rate": Range(0.001, 0.1, log=True)}
+SCALING: Space = {"scaling": Range(2.0, 16.0, log=True)}
+CLUSTERS: Space = {"clusters_per_class": (1, 2, 4, 8)}
+BATCH: Space = {"batch": ("12x4", "16x3", "24x2")}
 BY_METHOD: dict[str, Space] = {
-    "magnet": {
-        "alpha": Range(0.5, 4.0, log=True),
-        "scaling": Range(2.0, 16.0, log=True),
-        "clusters_per_class": (1, 2, 4, 8),
-        "batch": ("12x4", "16x3", "24x2"),
-    },
+    "magnet": {"alpha": Range(0.5, 4.0, log=True)} | SCALING | CLUSTERS | BATCH,
+    "cluster-nca": SCALING | CLUSTERS | BATCH,
+    "nca": SCALING,
+    "ncm": SCALING,
+    "ncmc": SCALING | CLUSTERS,
+    "contrastive": {"alpha": Range(0.2, 1.8)},
     "triplet": TRIPLET,
     "semantic-triplet": TRIPLET,
 }
@@ -131,8 +134,9 @@ def read_settings(path: Path) -> Settings:
 
 
 def settings_for(path: Path, settings: Settings, part: str, methods: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """Those for a part by method, or else those for all classes."""
+    """Those for a part by row, or else those for all classes; a row such as ``magnet(alpha=1)`` may take Magnet's."""
     found = settings.get(part) or settings.get(CLASSES, {})
+    found = {row: found.get(row) or found.get(row.partition("(")[0], []) for row in methods}
     missing = [method for method in methods if not found.get(method)]
     if missing:
         raise UserError(

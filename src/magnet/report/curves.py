@@ -51,6 +51,7 @@ def draw_curves(
     axis.set_title(title, fontsize=11, loc="left")
     axis.grid(alpha=0.25, which="both")
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    if curves:
+        axis.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     figure.savefig(path, dpi=120, bbox_inches="tight")
     plt.close(figure)

@@ -44,6 +44,7 @@ from magnet.training.workbench import Workbench
 
 LOG_EVERY = 20
 LARGEST_WEIGHT = 1e15  # beyond it the squares of representations overflow
+UNBOUNDED = "the weights grew without bounds"
 
 
 class Trainer:
@@ -97,9 +98,9 @@ class Trainer:
                         break
                     self._step()
         except ValueError as error:
-            if all(bool((p.abs() < LARGEST_WEIGHT).all()) for p in self.learner.parameters()):
+            if self._is_bounded():
                 raise
-            raise self._diverged("the weights grew without bounds") from error
+            raise self._diverged(UNBOUNDED) from error
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -164,6 +165,8 @@ class Trainer:
             self.display.epoch(step)
         due = epoch_end and (step // self.epoch_steps) % config.checkpoint_every == 0
         due = due or validate or self.stopping or self.progress["finished"]
+        if last and not self._is_bounded():  # no loss after the last step would tell
+            raise self._diverged(UNBOUNDED)
         if self.saved_at != step and (last or (step > 0 and due)):
             self.progress["finished"] |= last
             self._save(best=bool(validate and self.progress["best_step"] == step))
@@ -310,6 +313,9 @@ class Trainer:
     def _spent(self, what: str, start: float) -> None:
         seconds = self.progress["seconds"]
         seconds[what] = seconds.get(what, 0.0) + time.perf_counter() - start
+
+    def _is_bounded(self) -> bool:
+        return all(bool((p.abs() < LARGEST_WEIGHT).all()) for p in self.learner.parameters())
 
     def _diverged(self, what: str) -> FloatingPointError:
         return FloatingPointError(
