@@ -7,11 +7,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from magnet.data import Dataset
+from magnet.data import Dataset, merge_classes
 from magnet.errors import UserError
 from magnet.evaluation.evaluate import evaluate
 from magnet.experiments import cache
-from magnet.experiments.cache import is_finished, judged, key_of, trained
+from magnet.experiments.cache import is_finished, judged, key_of, other_data_note, trained
 from magnet.experiments.lab import Lab
 from magnet.experiments.predictions import top_classes, wrong
 from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, space_of, trials, with_dropout
@@ -109,6 +109,22 @@ def test_another_file_with_the_same_names_and_labels_is_not_answered_from_the_fi
     assert curves[0] != curves[1]
     moved = shutil.copy(tmp_path / "a.npz", tmp_path / "c.npz")
     assert key_of(config, open_for(replace(config, data=str(moved)))) == key_of(config, easy)
+
+
+def test_only_runs_of_the_same_source_before_it_changed_are_spoken_of(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    content = rng.normal(size=(90, 3))
+    data, runs = write(tmp_path / "a.npz", content), tmp_path / "runs"
+    config = replace(configure("softmax"), epochs=1, data=str(tmp_path / "a.npz"))
+    for some in (data, merge_classes(data, 0)):
+        trained(config, some, runs)
+    other = write(tmp_path / "b.npz", content + 1)
+    trained(replace(config, data=str(tmp_path / "b.npz")), other, runs)
+    assert other_data_note(runs, data) == other_data_note(runs, other) == ""
+    assert other_data_note(runs, write(tmp_path / "a.npz", -content)) == (
+        f"{tmp_path / 'a.npz'} has changed since 2 earlier runs in {runs} "
+        "(other values in X (the labels are the same)): new ones are trained"
+    )
 
 
 def test_weights_and_a_warm_start_count_by_their_content(tmp_path: Path) -> None:
