@@ -89,13 +89,14 @@ def differences(one: Path, other: Path) -> list[str]:
     return [name for name in sorted(a.keys() | b.keys()) if a.get(name) != b.get(name)]
 
 
-def start(*words: str, module: str = "magnet") -> subprocess.Popen[str]:
+def start(*words: str, module: str = "magnet", start_new_session: bool = False) -> subprocess.Popen[str]:
     """``python -m magnet ...`` as a process of its own, on one thread, with the tests' helpers at hand."""
     paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.Popen(
         [sys.executable, "-m", module, *words],
         env={**os.environ, **own}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=start_new_session,
     )  # fmt: skip
 
 

@@ -20,7 +20,8 @@ def test_opening_and_resuming_a_run_never_unpickles(method, vectors, tmp_path, m
 
     for module, name in ((torch, "load"), (pickle, "load"), (pickle, "loads"), (pickle, "Unpickler")):
         monkeypatch.setattr(module, name, refuse)
-    opened = Run(folder, device="cpu")
+    opened = Run(str(folder), device="cpu")  # a string will do
+    assert opened.folder == folder
     assert opened.references.shape == (len(opened.bench.train), 8)
     assert Run(folder, device="cpu", which="last").step >= opened.step
     from magnet.training.config import read_config

@@ -43,6 +43,7 @@ from magnet.training.refreshes import keep_refresh
 from magnet.training.workbench import Workbench
 
 LOG_EVERY = 20
+ONE_REQUEST = 1.0  # seconds in which a signal that comes twice is one request: `timeout` sends it to process and group
 LARGEST_WEIGHT = 1e15  # beyond it the squares of representations overflow
 UNBOUNDED = "the weights grew without bounds"
 
@@ -69,7 +70,8 @@ class Trainer:
         self.watch = BatchWatch(bench.labels)
         self.index: ClusterIndex | None = None
         self.stream: Iterator[tuple[Tensor, Tensor]] = iter(())
-        self.interrupted = False  # a signal came to this process
+        self.interrupted = False  # a signal came to this process,
+        self.interrupted_at = 0.0  # at this time
         self.stopping = False  # one came to any process, as all were told in the last step
         self.step, self.saved_at = 0, -1
         self.progress: dict[str, Any] = {
@@ -324,9 +326,11 @@ class Trainer:
         )
 
     def _interrupt(self, number: int, frame: object) -> None:
-        if self.interrupted:  # a second time: at once
+        now = time.monotonic()
+        if not self.interrupted:
+            self.interrupted, self.interrupted_at = True, now
+        elif now - self.interrupted_at > ONE_REQUEST:  # asked again: at once
             raise KeyboardInterrupt
-        self.interrupted = True
 
 
 def _signals() -> list[signal.Signals]:

@@ -1,5 +1,6 @@
 """A run that has been trained: its network, its classifiers, its data."""
 
+import os
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -40,7 +41,7 @@ class Run:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | os.PathLike[str],
         *,
         which: Literal["best", "last"] = "best",
         device: str = "auto",
@@ -49,6 +50,7 @@ class Run:
         data: Dataset | None = None,
         report: Report | None = None,
     ) -> None:
+        folder = Path(folder)
         if not (folder / CONFIG).is_file():
             raise UserError(f"{folder} is not a run: it has no {CONFIG}. Train one with `magnet train --out {folder}`")
         self.folder, self.report = folder, report
