@@ -70,9 +70,32 @@ def test_infinities_of_both_signs_are_found(take):
         take(x, LABELS)
 
 
-def test_large_but_finite_representations_are_no_error():
-    x = torch.tensor([[3e38, 0.0], [3e38, 1.0]])
-    SoftNeighbours(x, torch.tensor([0, 1]), variance=1.0)
+@takers
+@pytest.mark.parametrize(("size", "found"), [(1e20, r"exceed 1e\+15"), (1e-20, "all be below 1e-12")], ids=str)
+def test_representations_whose_squares_overflow_or_vanish_are_an_error_in_single_precision(take, size, found):
+    with pytest.raises(ValueError, match=rf"must not {found}, or squared distances .*; found .*give float64"):
+        take(X * size, LABELS)
+    take(X.double() * size, LABELS)
+
+
+@pytest.mark.parametrize("size", [1e14, 1e-11])
+def test_large_and_small_representations_give_the_answers_of_any_other_size(size):
+    size = 2.0 ** round(math.log2(size))  # which changes no digit
+    narrow = X * torch.tensor([1.0, 1.0, 1e-3])
+    before, after = (magnet_loss(x, LABELS, LABELS) for x in (narrow, size * narrow))
+    torch.testing.assert_close(after.per_example, before.per_example)
+    torch.testing.assert_close(after.variance, before.variance * size**2)
+    before, after = (magnet_objective(x, LABELS, None, torch.arange(3)) for x in (narrow, size * narrow))
+    torch.testing.assert_close(after.per_example, before.per_example)
+    one, other = (ClusterIndex.fit(x, LABELS, 2) for x in (narrow, size * narrow))
+    assert torch.equal(one.assignments, other.assignments)
+    votes = [NearestClusters(index, 4).predict_proba(s * narrow) for index, s in ((one, 1.0), (other, size))]
+    torch.testing.assert_close(votes[1], votes[0])
+
+
+def test_a_query_may_be_nearer_to_the_origin_than_any_reference():
+    p = NearestClusters(INDEX, 4).predict_proba(torch.tensor([[1e-20, 0, 0], [0, 0, 0]]))
+    torch.testing.assert_close(p[0], p[1])
 
 
 @takers

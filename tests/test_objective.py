@@ -187,7 +187,7 @@ class Count(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(("own_mean", "most"), [("batch", 60), ("leave-one-out", 76)])
+@pytest.mark.parametrize(("own_mean", "most"), [("batch", 67), ("leave-one-out", 84)])
 def test_the_number_of_operations_is_small_and_the_same_for_every_batch(own_mean, most):
     counts = set()
     for clusters, each, d in ((3, 2, 5), (12, 4, 64), (48, 4, 64)):
@@ -285,6 +285,52 @@ def test_float32_stays_accurate_a_thousand_away_from_the_origin(full):
         )
     assert found.loss.dtype == torch.float32
     torch.testing.assert_close(found.per_example.double(), near.per_example, rtol=1e-3, atol=1e-4)
+
+
+def far_pairs(distance, gap, d=64):
+    """Six pairs of clusters, ``gap`` sigma from each other and ``distance`` sigma from the mean of the batch."""
+    g = torch.Generator().manual_seed(0)
+    clusters = torch.arange(12).repeat_interleave(4)
+    places = torch.randn(6, d, generator=g, dtype=torch.float64)
+    places = (distance * places / places.norm(dim=1, keepdim=True)).repeat_interleave(2, dim=0)
+    places[1::2, 0] += gap
+    return (places[clusters] + torch.randn(48, d, generator=g, dtype=torch.float64) / d**0.5).float(), clusters
+
+
+@pytest.mark.parametrize("distance", [300, 2000])
+@pytest.mark.parametrize("gap", [0.3, 2.0], ids=["overlapping", "apart"])
+@pytest.mark.parametrize("own_mean", ["batch", "leave-one-out", "all"])
+def test_float32_keeps_its_digits_where_clusters_overlap_far_from_the_mean_of_the_batch(distance, gap, own_mean):
+    r, clusters = far_pairs(distance, gap)
+
+    def losses(x):
+        if own_mean == "all":
+            return magnet_objective(x, clusters, None, torch.arange(12), scaling=10.0).per_example
+        return magnet_loss(x, clusters, clusters, scaling=10.0, own_mean=own_mean).per_example
+
+    found, exact = losses(r), losses(r.double())
+    assert ((exact > 0).any() if gap < 1 else (exact == 0).all()).item()
+    torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=5e-3)
+    gradients = [torch.func.grad(lambda x: losses(x).mean())(x).double() for x in (r, r.double())]
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-3 * float(gradients[1].abs().max()))
+    if own_mean != "all":
+        closed = gradient(r, clusters, clusters, scaling=10.0, own_mean=own_mean).double()
+        torch.testing.assert_close(closed, gradients[1], rtol=0, atol=1e-3 * float(gradients[1].abs().max()))
+
+
+def test_a_cluster_without_members_is_an_impostor_to_nobody():
+    r, clusters, _ = batch()
+    assignments, centre_labels = clusters.unique(return_inverse=True)[1], torch.tensor([0, 1, 2, 1, 0])
+    expected, found = r.clone().requires_grad_(), r.clone().requires_grad_()
+    before = magnet_objective(expected, assignments, None, centre_labels)
+    more = torch.tensor([0, 3, 1, 2, 1, 1, 0])  # two clusters that nobody is assigned to
+    after = magnet_objective(found, torch.tensor([0, 2, 3, 5, 6])[assignments], None, more)
+    torch.testing.assert_close(tuple(after), tuple(before))
+    before.loss.backward()
+    after.loss.backward()
+    torch.testing.assert_close(found.grad, expected.grad)
+    with pytest.raises(ValueError, match=r"clusters that have members are of one class only \(label 1\)"):
+        magnet_objective(r, torch.full((len(r),), 2), None, more)
 
 
 def test_a_loss_of_500_is_500_with_a_finite_nonzero_gradient():

@@ -42,7 +42,7 @@ class SoftNeighbours:
         variance: Tensor | float,
         scaling: float = 1.0,
     ) -> None:
-        check_representations(representations)
+        check_representations(representations, whole=True)
         check_ids(labels, len(representations), "labels")
         check_positive(neighbours, "neighbours")
         check_positive(scaling, "scaling")

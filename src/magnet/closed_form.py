@@ -1,10 +1,11 @@
 """The Magnet objective of a batch, and its gradient in closed form.
 
-Between a row's own mean m_c and an impostor's m_j, |r|^2 cancels: with s_j = 2 r.m_j - |m_j|^2,
+Between a row's own mean m_c and an impostor's m_j, |r - m_c|^2 cancels: with s_j = 2 (r - m_c).m_j - |m_j - m_c|^2,
 
     |r - m_c|^2 - |r - m_j|^2 = s_j - s_c        so that        loss(r) = { alpha + log sum_j exp(f (s_j - s_c)) }_+
 
-where f = scaling / (2 sigma^2). Autograd's gradient of the batch objective is a hundred small operations, which cost as
+where f = scaling / (2 sigma^2). Nothing in s_j is as large as |m_j|^2, so that clusters which overlap far from the mean
+of the batch keep their digits. Autograd's gradient of the batch objective is a hundred small operations, which cost as
 much as a small network; written out it is a fifth of them. `terms` is the one place where the objective is computed.
 `Terms` gives it the gradient, and tests hold that against autograd's.
 """
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from magnet.checks import reads_are_free
 from magnet.membership import Batch
+from magnet.neighbours import squared_distances
 
 Number = Any  # a tensor () or, where nobody has to wait for it, a float: arithmetic with floats costs next to nothing
 
@@ -60,7 +62,8 @@ def terms(r: Tensor, batch: Batch, options: Options, variance: Tensor | None, *,
     else:
         used = _number(variance, floats)
     factor = options.scaling / 2 / used
-    scores = torch.addmm(means.square().sum(dim=1), r, means.T, beta=-1, alpha=2)
+    apart = squared_distances(means).to(r.dtype)  # (J, J)
+    scores = torch.addmm(member @ apart, offsets, means.T, beta=-1, alpha=2)
     scaled = scores * factor
     # A finite stand-in for -inf: a row without impostors has a loss and a gradient of zero, not NaN.
     logits = scaled.masked_fill(hidden, torch.finfo(r.dtype).min / 4)
@@ -75,9 +78,12 @@ def terms(r: Tensor, batch: Batch, options: Options, variance: Tensor | None, *,
 
 
 def rounding_level(spread: Number, dtype: torch.dtype) -> Number:
-    """The smallest variance told apart from zero: machine precision times the mean |r|^2 of a centred batch."""
+    """The smallest variance told apart from zero, from the mean |r|^2 of a centred batch.
+
+    A row is some units in the last place from its mean, even where it should sit on it.
+    """
     info = torch.finfo(dtype)
-    return _at_least(info.eps * spread, info.tiny / info.eps)
+    return _at_least((32 * info.eps) ** 2 * spread, 2**20 * info.tiny)
 
 
 def full_precision(x: Tensor) -> AbstractContextManager[Any]:
@@ -130,7 +136,7 @@ def _gradient(
     active = losses.sign() * (upstream * (options.scaling / 2 / variance))
     of_scores = (shares - member).mul_(active.unsqueeze(1))
     of_factor = _number(of_scores.flatten().dot(scores.flatten()), floats)  # times f
-    # Half of that of the means, and of the rows with the means held still: s_j = 2 r.m_j - |m_j|^2.
+    # Half of that of the means, and of the rows with the means held still: s_j - s_c = |r - m_c|^2 - |r - m_j|^2.
     of_means = torch.addmm(of_scores.sum(dim=0).unsqueeze(1) * means, of_scores.T, centred, beta=-1)
     pull: Number = 0.0  # on the |offset|^2 of each row
     if options.leave_one_out:

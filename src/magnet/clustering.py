@@ -6,7 +6,6 @@ over all iterations. Random numbers are a function of the seed and the label, so
 whichever classes stand beside it, and classes can be shared out among processes.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import NamedTuple
@@ -58,7 +57,7 @@ def kmeans_per_class(
         restarts: K-means++ starts; the best is kept, for each class by itself.
         max_iterations: of Lloyd's algorithm; it stops earlier in a class whose assignments no longer change.
     """
-    check_representations(representations, finite=False)
+    check_representations(representations, whole=True)
     check_ids(labels, len(representations), "labels")
     check_positive(restarts, "restarts")
     x = representations.detach()
@@ -84,8 +83,6 @@ def _cluster(
     def cluster(block: Tensor) -> tuple[Tensor, Tensor, int]:
         """The centres (j, d) of the classes of a block, whose they are (j,), and the iterations it took."""
         points, real, rows, origin = stack(x, order, starts[block], sizes[block])  # noqa: F821 (deleted when all is done)
-        if not math.isfinite(origin.sum().item()):
-            check_representations(x)  # a closer look
         asked = wanted[block]
         trials = 2 + asked.log().long()
         draws = uniform(streams(seed, classes[block], restarts), int(asked.max()), int(trials.max()))

@@ -75,7 +75,7 @@ class ClusterIndex:
             restarts: K-means++ starts, of which each class keeps its best.
             max_iterations: of Lloyd's algorithm.
         """
-        check_representations(representations)
+        check_representations(representations, finite=False)  # K-means looks at the entries
         check_ids(labels, len(representations), "labels")
         if bool((labels == labels[0]).all()):
             raise ValueError(

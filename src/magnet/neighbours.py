@@ -1,4 +1,4 @@
-"""Exact nearest rows in bounded memory: blocks of distances, merged by a running top-k."""
+"""Squared distances, and exact nearest rows in bounded memory: blocks of distances, merged by a running top-k."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,22 @@ from torch import Tensor
 
 CHUNK_ELEMENTS = 2**22  # distances held at a time: 16 MB of float32, which caches hold and larger blocks leave
 WIDTH = 2**14  # references in a block, at least: the wider, the less is left to merge
+
+
+def squared_distances(a: Tensor, b: Tensor | None = None) -> Tensor:
+    """|a_i - b_j|^2: (n, m) from (n, d) and (m, d), or between the rows of a; double where the device has it.
+
+    In single precision |a|^2 + |b|^2 - 2 a.b has no digit left where a and b are a thousand times nearer to each other
+    than to the origin.
+    """
+    wide = torch.float64 if a.device.type != "mps" else torch.float32
+    a = a.to(wide)
+    if b is None:
+        products = a @ a.T
+        norms = products.diagonal()
+        return torch.sub(norms.unsqueeze(1) + norms, products, alpha=2)
+    b = b.to(wide)
+    return torch.sub(a.square().sum(dim=1).unsqueeze(1) + b.square().sum(dim=1), a @ b.T, alpha=2)
 
 
 def nearest(queries: Tensor, references: Tensor, count: int) -> tuple[Tensor, Tensor]:

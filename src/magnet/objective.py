@@ -15,9 +15,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from magnet.checks import check_ids, check_positive, check_representations, check_variance, reads_are_free
+from magnet.checks import SIZES, check_ids, check_positive, check_representations, check_variance, reads_are_free
 from magnet.closed_form import Options, Terms, full_precision, rounding_level, terms
 from magnet.membership import membership
+from magnet.neighbours import squared_distances
 
 OwnMean = Literal["batch", "leave-one-out"]
 
@@ -48,7 +49,7 @@ def magnet_loss(
     cluster in its neighbourhood has a loss of zero.
 
     If every row sits on its cluster's mean the variance is zero. It is then held at rounding level relative to the
-    spread of the batch (float32: 1e-7 of it), so that the loss goes to its limit: 0 for clusters apart from each
+    spread of the batch (float32: 1e-11 of it), so that the loss goes to its limit: 0 for clusters apart from each
     other, ``alpha + log(number of impostor clusters)`` where all representations are one point.
 
     Args:
@@ -79,8 +80,10 @@ def magnet_loss(
             output = MagnetOutput(*terms(r, batch, options, variance)[:3])
         else:
             output = MagnetOutput(*Terms.apply(r, batch, options, variance))
-    if reads_are_free(r) and not math.isfinite(output.loss.item()):  # a closer look, where a look is free
-        check_representations(representations)
+    if reads_are_free(r):  # a closer look, where a look is free
+        used = output.variance.item()
+        if not (math.isfinite(output.loss.item()) and SIZES[r.dtype][0] ** 2 < used < math.inf):
+            check_representations(representations, whole=True)
     return output if variance is None else output._replace(variance=variance)
 
 
@@ -100,7 +103,8 @@ def magnet_objective(
     Args:
         representations: (N, d).
         assignments: (N,) the cluster of each, an id into the centres.
-        centres: (J, d), or None for the means of the members, with gradients through them.
+        centres: (J, d), or None for the means of the members, with gradients through them. A cluster without members
+            then has no mean, and is an impostor to nobody: as in `magnet_loss`, only the clusters that occur count.
         centre_labels: (J,) the class of each cluster.
         alpha: the gap.
         scaling: factor on the normalised squared distances.
@@ -110,7 +114,7 @@ def magnet_objective(
     Returns:
         (loss, per_example, variance), with shapes (), (N,) and ().
     """
-    check_representations(representations)
+    check_representations(representations, whole=True)
     check_ids(assignments, len(representations), "assignments")
     check_ids(centre_labels, len(centre_labels), "centre_labels", "centres")
     _check_options(scaling, "batch", variance)
@@ -118,19 +122,23 @@ def magnet_objective(
     count = len(centre_labels)
     if reads_are_free(assignments) and not 0 <= int(assignments.min()) <= int(assignments.max()) < count:
         raise ValueError(f"assignments must lie in 0..{count - 1}; found {_span(assignments)}")
-    if reads_are_free(centre_labels) and bool((centre_labels == centre_labels[0]).all()):
+    labels = centre_labels[assignments]
+    present = labels if centres is None else centre_labels
+    if reads_are_free(present) and bool((present == present[0]).all()):
         raise ValueError(
-            f"the centres are of one class only (label {int(centre_labels[0])}), and the objective sets a cluster "
-            "against those of other classes"
+            f"the {'clusters that have members' if centres is None else 'centres'} are of one class only "
+            f"(label {int(present[0])}), and the objective sets a cluster against those of other classes"
         )
     if centres is not None and centres.shape != (count, r.shape[1]):
         raise ValueError(f"centres must have shape {(count, r.shape[1])}; found {tuple(centres.shape)}")
     with torch.autocast(r.device.type, enabled=False):
         origin = r.detach().mean(dim=0)
         r = r - origin
+        visible = torch.ones_like(centre_labels, dtype=torch.bool)
         if centres is None:
-            size = torch.bincount(assignments, minlength=count).clamp_min(1).to(r.dtype)
-            mu = r.new_zeros(count, r.shape[1]).index_add(0, assignments, r) / size[:, None]
+            size = torch.bincount(assignments, minlength=count)
+            mu = r.new_zeros(count, r.shape[1]).index_add(0, assignments, r) / size.clamp_min(1)[:, None]
+            visible = size > 0
         else:
             mu = centres.to(r) - origin
         own = (r - mu[assignments]).square().sum(dim=1)
@@ -139,13 +147,11 @@ def magnet_objective(
                 own.sum() / max(len(r) - 1, 1), rounding_level(r.detach().square().sum(dim=1).mean(), r.dtype)
             )
         variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
-        labels = centre_labels[assignments]
         per_example = torch.cat(
             [
                 _hinge(
-                    own[rows],
-                    _squared_distances(r[rows], mu),
-                    labels[rows, None] != centre_labels[None, :],
+                    (own[rows, None] - squared_distances(r[rows], mu)).to(r.dtype),
+                    (labels[rows, None] != centre_labels) & visible,
                     alpha,
                     scaling / 2 / variance,
                 )
@@ -203,17 +209,11 @@ class MagnetLoss(nn.Module):
         return f"alpha={self.alpha}, scaling={self.scaling}, own_mean={self.own_mean!r}"
 
 
-def _hinge(own: Tensor, distances: Tensor, visible: Tensor, alpha: float, factor: Tensor) -> Tensor:
-    """{alpha + factor own + logsumexp_visible(-factor distances)}_+: (B,) from (B,), (B, J) and (B, J) bool."""
+def _hinge(closer: Tensor, visible: Tensor, alpha: float, factor: Tensor) -> Tensor:
+    """{alpha + logsumexp_visible(factor closer)}_+: (B,) from |r - own|^2 - |r - other|^2 (B, J) and (B, J) bool."""
     # A finite stand-in for -inf keeps the gradient of an empty sum at zero instead of NaN.
-    logits = torch.where(visible, -factor * distances, torch.finfo(distances.dtype).min / 4)
-    return torch.relu(alpha + factor * own + torch.logsumexp(logits, dim=1))
-
-
-def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """|a_i - b_j|^2: (n, m) from (n, d) and (m, d)."""
-    norms = a.square().sum(dim=1)[:, None] + b.square().sum(dim=1)[None, :]
-    return (norms - 2 * a @ b.T).clamp_min(0)
+    logits = torch.where(visible, factor * closer, torch.finfo(closer.dtype).min / 4)
+    return torch.relu(alpha + torch.logsumexp(logits, dim=1))
 
 
 def _at_least_float32(x: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ import torch
 from magnet.classify import SoftNeighbours
 from magnet.index import ClusterIndex
 from magnet.methods import Batch, Options
+from magnet.methods.distances import squared_distances
 from magnet.methods.nca import NCA, nca_loss
 from methods.numerical import assert_same
 from methods.toy import setting_of, xor
@@ -70,3 +71,11 @@ def test_batches_are_neighbourhoods_of_the_index():
     clusters = index.assignments[rows].view(2, 4)
     assert (clusters == clusters[:, :1]).all()
     assert clusters[1, 0] == index.impostors(int(clusters[0, 0]), 1)
+
+
+def test_distances_keep_their_digits_between_points_near_each_other_and_far_from_the_mean():
+    g = torch.Generator().manual_seed(0)
+    near, far = (side + torch.randn(10, 16, generator=g) for side in (1e4, -1e4))
+    points = torch.cat([near, far])
+    exact = (points.double()[:, None] - points.double()).square().sum(dim=2)
+    torch.testing.assert_close(squared_distances(points, points).double(), exact, rtol=1e-3, atol=1e-3)

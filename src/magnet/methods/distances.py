@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from magnet import neighbours
+
 
 def full_precision(x: Tensor) -> Tensor:
     """Half precision as float32; anything else as it is."""
@@ -16,9 +18,7 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
         a, b = full_precision(a), full_precision(b)
         # The expanded squares lose digits far from the origin, and distances do not care where it is.
         origin = b.detach().mean(dim=0)
-        a, b = a - origin, b - origin
-        norms = a.square().sum(dim=1)[:, None] + b.square().sum(dim=1)[None, :]
-        return (norms - 2 * a @ b.T).clamp_min(0)
+        return neighbours.squared_distances(a - origin, b - origin).clamp_min(0).to(a.dtype)
 
 
 def variance_within(representations: Tensor, labels: Tensor) -> Tensor:
