@@ -33,6 +33,11 @@ def value_of(flag: str, arguments: Sequence[str], default: str) -> str:
     return default
 
 
+def given_options(arguments: Sequence[str]) -> set[str]:
+    """The options that were given, as Python spells them: {"learning_rate", "no_quiet"}."""
+    return {word.split("=")[0].removeprefix("--").replace("-", "_") for word in arguments if word.startswith("--")}
+
+
 def is_terminal() -> bool:
     """Whether a person is looking."""
     return sys.stdout.isatty()

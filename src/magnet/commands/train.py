@@ -3,11 +3,13 @@
 import dataclasses
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
-from magnet.commands.options import read_options, value_of
+from magnet.commands.options import given_options, read_options, value_of
 from magnet.errors import UserError
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
@@ -25,32 +27,49 @@ examples:
 """
 
 
+@dataclass(frozen=True)
+class TrainOptions(TrainConfig):
+    """The options of `magnet train`."""
+
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Go on with this run, which keeps its settings."""
+
+
 def main(arguments: Sequence[str]) -> None:
     """Train or resume, then evaluate."""
-    resume = value_of("--resume", arguments, "")
-    if resume:
-        _resume(resume, arguments)
-        return
-    start = TrainConfig(
+    given = given_options(arguments)
+    run = value_of("--resume", arguments, "")
+    if "resume" in given and (not run or run.startswith("--")):
+        raise UserError("--resume needs the folder of a run, as in: magnet train --resume runs/photos")
+    start = TrainOptions(
         data=value_of("--data", arguments, ""),
         method=value_of("--method", arguments, "magnet"),
         preset=value_of("--preset", arguments, "auto"),
     )
-    default = dataclasses.replace(with_preset(start), data=start.data or tyro.MISSING)
-    config = read_options(TrainConfig, "train", HELP, arguments, default=default)
-    check_used(config, default)
+    needed = "" if "resume" in given else tyro.MISSING
+    default = dataclasses.replace(with_preset(start), data=start.data or needed)
+    options = read_options(TrainOptions, "train", HELP, arguments, default=default)
+    if options.resume is not None:
+        others = sorted(given - {"resume", "quiet", "no_quiet"})
+        if others:
+            words = " ".join(f"--{name.replace('_', '-')}" for name in others)
+            raise UserError(f"--resume goes on with the settings of the run: leave out {words}")
+        _resume(options.resume, options.quiet)
+        return
+    check_used(options, default)
 
     from magnet.training.train import train
 
+    config = settings_of(options)
     _finish(train(config), config)
 
 
-def _resume(run: str, arguments: Sequence[str]) -> None:
-    folder = Path(run)
-    rest = [word for word in arguments if word not in ("--resume", run, f"--resume={run}")]
-    quiet = "--quiet" in rest
-    if [word for word in rest if word != "--quiet"]:
-        raise UserError(f"--resume goes on with the settings of the run; leave out {' '.join(rest)}")
+def settings_of(options: TrainConfig) -> TrainConfig:
+    """The settings of a run among the options of a command that has more."""
+    return TrainConfig(**{field.name: getattr(options, field.name) for field in dataclasses.fields(TrainConfig)})
+
+
+def _resume(folder: Path, quiet: bool) -> None:
     from magnet.training.checkpoint import checkpoints, read_progress
     from magnet.training.config import read_config
     from magnet.training.train import train

@@ -9,8 +9,8 @@ from typing import Literal
 
 import tyro
 
-from magnet.commands.options import read_options, short_name, value_of
-from magnet.commands.train import check_used
+from magnet.commands.options import given_options, read_options, short_name, value_of
+from magnet.commands.train import check_used, settings_of
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
 
@@ -43,11 +43,6 @@ class TuneOptions(TrainConfig):
     keep: bool = False
     """Keep the weights of all trials, not of the best alone."""
 
-    @property
-    def train(self) -> TrainConfig:
-        """The settings of the runs."""
-        return TrainConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(TrainConfig)})
-
 
 def main(arguments: Sequence[str]) -> None:
     """Search, then say what was found and how to use it."""
@@ -60,7 +55,6 @@ def main(arguments: Sequence[str]) -> None:
     default = dataclasses.replace(with_preset(start), data=start.data or tyro.MISSING, schedule="annealing")
     options = read_options(TuneOptions, "tune", HELP, arguments, default=default)
     check_used(options, default)
-    given = {word.split("=")[0].removeprefix("--").replace("-", "_") for word in arguments if word.startswith("--")}
     folder = options.out or Path("searches") / f"{short_name(options.data)}-{options.method}-{options.seed}"
 
     from rich.console import Console
@@ -71,8 +65,9 @@ def main(arguments: Sequence[str]) -> None:
     from magnet.training.tune import tune
 
     search = Search(
-        options.train, folder, options.trials, options.jobs, options.sampler, frozenset(given), options.keep
-    )
+        settings_of(options), folder, options.trials, options.jobs, options.sampler,
+        frozenset(given_options(arguments)), options.keep,
+    )  # fmt: skip
     console = Console()
     lines = Lines(search, console)
     with progress("trials") if options.jobs > 1 and not options.quiet else nullcontext() as bar:
