@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from magnet.errors import RangeError
+
 # The largest entry of representations lies between these, so that neither squares and their sums nor the variance of
 # clusters 10,000 times narrower overflow or vanish. All computations are in one of these two types.
 SIZES = {torch.float32: (1e-12, 1e15), torch.float64: (1e-100, 1e120)}
@@ -72,17 +74,17 @@ def _check_entries(values: Tensor, what: str, whole: bool) -> None:
         return
     bad = int((~torch.isfinite(values)).any(dim=1).sum())
     if bad:
-        raise ValueError(
+        raise RangeError(
             f"{what} must be finite; found NaN or infinity in {bad} of {len(values)} rows: "
             "look for a learning rate that is too high, or for missing values in the data"
         )
     wide = "" if largest > 1e100 else ", or give float64"
     if size > largest:
-        raise ValueError(
+        raise RangeError(
             f"{what} must not exceed {largest:g}, or squared distances overflow; found {size:.3g}: "
             f"look for a learning rate that is too high, divide them by a constant{wide}"
         )
-    raise ValueError(
+    raise RangeError(
         f"{what} must not all be below {smallest:g}, or squared distances vanish; found {size:.3g} at most: "
         f"multiply them by a constant{wide}"
     )

@@ -6,3 +6,7 @@ class UserError(ValueError):
 
     The command line prints its message in one line, without a traceback.
     """
+
+
+class RangeError(UserError):
+    """Representations are not finite, or their squares would overflow or vanish."""

@@ -18,6 +18,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from magnet.errors import RangeError
 from magnet.evaluation.errors import Judged, judge
 from magnet.index import ClusterIndex
 from magnet.methods.sampling import generator, seed_globally
@@ -99,6 +100,10 @@ class Trainer:
                     if self.step >= self.total or self.progress["finished"] or self.stopping:
                         break
                     self._step()
+        except RangeError as error:
+            if self.step == 0:
+                raise
+            raise self._diverged("the representations became too large, or too small, for their squares") from error
         except ValueError as error:
             if self._is_bounded():
                 raise
