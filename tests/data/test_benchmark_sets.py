@@ -226,6 +226,38 @@ def test_imagenet_attributes_are_the_90_classes_with_the_annotated_images(imagen
     assert np.isnan(found.values).all(axis=1).sum() == 358
 
 
+def test_imagenets_validation_images_are_the_test_part_where_they_are_there(imagenet, picture):
+    for wnid in (WNIDS[0], WNIDS[89], "n99999999"):  # sorted into class folders, some of them
+        picture(imagenet / "val" / wnid / "ILSVRC2012_val_00000001.JPEG", size=(4, 4))
+    data = opened("imagenet-attributes", imagenet)
+    test = data.indices("test").tolist()
+    assert len(data.indices("train")) == 360
+    assert [data.names[i] for i in test] == [f"val/{WNIDS[i]}/ILSVRC2012_val_00000001.JPEG" for i in (0, 89)]
+    assert data.labels[test].tolist() == [0, 89]
+    assert np.isnan(data.attributes.values[test]).all()
+
+
+def test_imagenets_validation_images_are_read_as_the_archives_have_them(imagenet, picture):
+    for number in (1, 2, 3):
+        picture(imagenet / "val" / f"ILSVRC2012_val_{number:08d}.JPEG", size=(4, 4))
+    with pytest.raises(UserError, match=r"missing: ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"):
+        open_data(f"imagenet-attributes:{imagenet}")
+    kit = imagenet / "ILSVRC2012_devkit_t12" / "data"
+    kit.mkdir(parents=True)
+    (kit / "ILSVRC2012_validation_ground_truth.txt").write_text("2\n3\n1\n")
+    synsets = np.zeros((3, 1), dtype=[("ILSVRC2012_ID", object), ("WNID", object)])
+    for row, wnid in enumerate((WNIDS[5], WNIDS[7], "n99999999")):
+        synsets[row, 0] = (row + 1, wnid)
+    savemat(kit / "meta.mat", {"synsets": synsets})
+    data = opened("imagenet-attributes", imagenet)
+    test = data.indices("test").tolist()
+    assert [data.names[i] for i in test] == ["val/ILSVRC2012_val_00000001.JPEG", "val/ILSVRC2012_val_00000003.JPEG"]
+    assert data.labels[test].tolist() == [7, 5]
+    picture(imagenet / "val" / "ILSVRC2012_val_00000004.JPEG", size=(4, 4))
+    with pytest.raises(UserError, match="is not one of the 3 images"):
+        open_data(f"imagenet-attributes:{imagenet}")
+
+
 def test_attributes_stay_with_their_images_when_others_are_skipped(imagenet):
     (imagenet / "train" / WNIDS[0] / f"{WNIDS[0]}_1.JPEG").write_text("bad")
     data = open_data(f"imagenet-attributes:{imagenet}", on_bad_image="skip")

@@ -12,14 +12,16 @@ from magnet.errors import UserError
 from magnet.evaluation.evaluate import evaluate
 from magnet.experiments import cache
 from magnet.experiments.cache import is_finished, judged, key_of, other_data_note, trained
-from magnet.experiments.lab import Lab
+from magnet.experiments.lab import Lab, methods_of, read_row
 from magnet.experiments.predictions import top_classes, wrong
-from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, space_of, trials, with_dropout
+from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, settings_for, space_of, trials, with_dropout
+from magnet.experiments.words import pretty
 from magnet.training.checkpoint import find_checkpoint
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.presets import with_preset
 from magnet.training.run import Run
 from magnet.training.workbench import open_for
+from training.short_runs import write_vectors
 
 
 def configure(method: str) -> TrainConfig:
@@ -208,3 +210,36 @@ def test_the_best_trial_is_the_one_with_the_lowest_validation_error(lab: Lab) ->
 def test_numbers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--seeds must be at least 1; found 0"):
         Lab(configure, tmp_path, seeds=0)
+
+
+def test_final_runs_train_on_the_datas_own_validation_part_once_settings_are_chosen(tmp_path: Path) -> None:
+    split = np.arange(90) // 3 % 3  # as Flowers has it: three parts
+    spec = write_vectors(tmp_path / "v.npz", split=split)
+
+    def small(method: str) -> TrainConfig:
+        return replace(with_preset(TrainConfig(data=spec, method=method)), epochs=1)
+
+    lab = Lab(small, tmp_path / "some", seeds=1, console=Console(quiet=True))
+    assert [len(lab.held.indices(part)) for part in ("train", "validation", "test")] == [30, 30, 30]
+    assert [len(lab.data.indices(part)) for part in ("train", "validation", "test")] == [60, 0, 30]
+    assert lab.about()["examples"]["train"] == 60
+    run = lab.train(small("softmax"))
+    assert run is not None
+    assert len(Run(run.folder).bench.train) == 60  # opened again by its folder alone, too
+
+
+def test_a_row_may_have_settings_of_its_own_which_are_not_searched(tmp_path: Path) -> None:
+    row = "magnet(own_mean=batch,schedule=annealing, clusters_per_batch=6)"
+    own = {"own_mean": "batch", "schedule": "annealing", "clusters_per_batch": 6}
+    assert read_row(row) == ("magnet", own)
+    assert read_row("pml/ArcFaceLoss(margin=20)") == ("pml/ArcFaceLoss(margin=20)", {})
+    assert pretty(row) == "Magnet (own mean batch, schedule annealing, clusters per batch 6)"
+    assert methods_of("fine-grained", ("magnet", row)) == ("magnet", row)
+    lab = Lab(lambda row: replace(configure("magnet"), **read_row(row)[1]), tmp_path / "some")
+    space = space_of(lab.configure(row), lab.fixed_for(row))
+    assert space.keys() == {"learning_rate", "alpha", "scaling", "clusters_per_class"}
+    settings = {"classes": {"magnet": [{"alpha": 3.0}]}}
+    assert settings_for(tmp_path, settings, "classes", ["magnet", row])[row] == [{"alpha": 3.0}]
+    for bad in ("magnet(alpha=x)", "magnet(own_mean=median)", "magnet(alpha=1", "magnet(data=digits)", "magnet(x=1)"):
+        with pytest.raises(UserError, match="is not understood at"):
+            read_row(bad)

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from magnet.commands.train import main as train_command
 from magnet.errors import UserError
 from magnet.methods import Options
 from magnet.training.config import TrainConfig
-from magnet.training.presets import PRESETS, with_preset
+from magnet.training.presets import PRESETS, start_note, with_preset
 
 # The table of appendix B as printed: Pet, Flowers, Dogs, ImageNet Attributes, hierarchy recovery.
 COLUMNS = ("paper/pets", "paper/flowers", "paper/dogs", "paper/imagenet-attributes", "paper/hierarchy")
@@ -74,3 +75,26 @@ def test_auto_goes_by_the_kind_of_data():
 def test_an_unknown_preset_is_refused_with_the_nearest():
     with pytest.raises(UserError, match="did you mean paper/pets"):
         with_preset(TrainConfig(data="digits", preset="paper/pet"))
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_paper_preset_without_a_warm_start_says_in_one_line_that_the_paper_has_one(name):
+    config = with_preset(TrainConfig(data="photos", preset=name))
+    note = start_note(config)
+    assert "three epochs of ImageNet: give --warm-start RUN (a softmax run) or --weights FILE" in note
+    assert "\n" not in note
+    for given in ({"weights": Path("w.pth")}, {"warm_start": Path("run")}, {"backbone": "timm/resnet18@pretrained"}):
+        warm = replace(config, **given)
+        warm.check()
+        assert start_note(warm) == ""
+
+
+def test_other_presets_have_no_word_on_the_papers_warm_start():
+    for name in ("auto", "images", "vectors", "pretrained", "paper/default"):
+        assert start_note(with_preset(TrainConfig(data="photos", preset=name))) == ""
+
+
+def test_the_help_of_presets_says_what_the_paper_starts_from(capsys):
+    with pytest.raises(SystemExit):
+        train_command(["--help"])
+    assert "three epochs of ImageNet" in " ".join(capsys.readouterr().out.replace("│", " ").split())

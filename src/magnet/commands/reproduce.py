@@ -11,7 +11,7 @@ from typing import Any
 from magnet.commands.options import read_options, short_name, value_of
 from magnet.errors import UserError
 from magnet.training.config import TrainConfig
-from magnet.training.presets import with_preset
+from magnet.training.presets import start_note, with_preset
 
 EXPERIMENTS = {
     "fine-grained": "test error of every method, settings chosen by an equal search (tables a to d)",
@@ -101,6 +101,7 @@ def main(arguments: Sequence[str]) -> None:
         config = configure(row)
         config.check()
         check_used(config, configure(config.method))
+    say_notes([start_note(configure("magnet"))])
     folder = options.out or Path("results") / short_name(options.data)
     for name in wanted:
         lab = Lab(

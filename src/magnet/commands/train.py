@@ -12,7 +12,7 @@ import tyro
 from magnet.commands.options import given_options, read_options, value_of
 from magnet.errors import UserError
 from magnet.training.config import TrainConfig
-from magnet.training.presets import with_preset
+from magnet.training.presets import start_note, with_preset
 
 HELP = """Train a representation on labelled images or vectors.
 
@@ -58,9 +58,12 @@ def main(arguments: Sequence[str]) -> None:
         return
     check_used(options, default)
 
+    from magnet.commands.screen import say_notes
     from magnet.training.train import train
 
     config = settings_of(options)
+    if int(os.environ.get("RANK", "0")) == 0:
+        say_notes([start_note(config)])
     _finish(train(config), config)
 
 

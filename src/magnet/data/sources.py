@@ -157,7 +157,8 @@ _LISTED = (
         "ImageNet Attributes (90 classes of ImageNet with the Object Attributes annotations)",
         90,
         116_236,
-        "the class folders of ImageNet's training set (n01693334/, ... also under train/), attrann.mat",
+        "the class folders of ImageNet's training set (n01693334/, ... also under train/), attrann.mat; where it is "
+        "there, val/ as the test part (class folders, or flat with ILSVRC2012_devkit_t12/)",
         "ImageNet's terms: non-commercial research",
         "https://image-net.org/download.php",
         ask=(

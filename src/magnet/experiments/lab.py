@@ -8,9 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
 from rich.console import Console
 
 from magnet.data import Dataset
+from magnet.data.splits import PARTS
 from magnet.errors import UserError
 from magnet.experiments.cache import judged, trained
 from magnet.experiments.search import CLASSES, Settings, chosen, read_settings, settings_for, trials, with_dropout
@@ -117,8 +119,14 @@ class Lab:
 
     @cached_property
     def data(self) -> Dataset:
-        """What the final runs are trained and tested on."""
-        return self._sized(open_for(replace(self.configure("magnet"), validation=0.0)))
+        """What the final runs are trained and tested on.
+
+        A validation part that the data has of its own, as Flowers has, is there to choose settings by; the final runs
+        train on it too.
+        """
+        data = self._sized(open_for(replace(self.configure("magnet"), validation=0.0)))
+        data.split = np.where(data.split == PARTS["validation"], PARTS["train"], data.split).astype(data.split.dtype)
+        return data
 
     @cached_property
     def held(self) -> Dataset:

@@ -39,7 +39,8 @@ class TrainConfig:
     preset: str = "auto"
     """auto (by the kind of data), vectors, fine-grained, images, pretrained (an image network that brings its weights),
     or one of the paper's: paper/pets, paper/flowers, paper/dogs, paper/imagenet-attributes, paper/hierarchy,
-    paper/default."""
+    paper/default. The paper starts its networks from three epochs of ImageNet, which no preset brings along: give
+    --warm-start RUN (a softmax run on ImageNet) or --weights FILE with them."""
     backbone: str = "auto"
     """linear or mlp for vectors; convnet, googlenet or timm/NAME for images; auto: mlp or convnet."""
     seed: int = 0

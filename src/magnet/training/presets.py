@@ -80,6 +80,21 @@ PRESETS: dict[str, dict[str, Changes]] = {
 }  # fmt: skip
 
 
+def start_note(config: TrainConfig) -> str:
+    """What must be known of a paper preset that starts from scratch; "" for all others.
+
+    The paper starts all of its networks from three epochs of ImageNet (section 4). `paper/default` names no network.
+    """
+    if not config.preset.startswith("paper/") or config.backbone != "googlenet":
+        return ""
+    if config.weights or config.warm_start or config.warm_start_epochs:
+        return ""
+    return (
+        f"{config.preset} starts from scratch here, where the paper starts from three epochs of ImageNet: give "
+        "--warm-start RUN (a softmax run) or --weights FILE"
+    )
+
+
 def kind_of(data: str) -> str:
     """ "vectors" or "images", by what the data is called, without opening it."""
     return "vectors" if data == "digits" or data.lower().endswith(".npz") else "images"

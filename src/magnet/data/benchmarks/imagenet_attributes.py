@@ -1,6 +1,8 @@
 """ImageNet Attributes: 90 classes of ImageNet (appendix C of the paper) with annotated attributes of some images.
 
-The annotations are the Object Attributes of Russakovsky and Fei-Fei (2010): 25 attributes of about 25 images a class.
+The annotations are the Object Attributes of Russakovsky and Fei-Fei (2010): 25 attributes of about 25 images a class,
+all of them training images of ImageNet. ImageNet's validation images of the 90 classes are the test part where they
+are there; without them a test part is drawn from the training images.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ WNIDS = LISTED.split()
 
 
 def list_imagenet_attributes(folder: Path) -> Listing:
-    """The class folders of ImageNet's training set, in ``folder`` or ``folder/train``, and attrann.mat."""
+    """The class folders of ImageNet's training set, in ``folder`` or ``folder/train``, attrann.mat, any ``val/``."""
     train = folder / "train" if (folder / "train").is_dir() else folder
     annotations = next((place / "attrann.mat" for place in (folder, train) if (place / "attrann.mat").is_file()), None)
     missing = [f"{wnid}/" for wnid in WNIDS if not (train / wnid).is_dir()]
@@ -39,19 +41,71 @@ def list_imagenet_attributes(folder: Path) -> Listing:
         more = [f"and {len(missing) - 3} more of {len(WNIDS)} class folders"] if len(missing) > 3 else []
         absent = ["attrann.mat"] if annotations is None else []
         raise incomplete("imagenet-attributes", folder, absent + missing[:3] + more)
-    files, labels = [], []
-    for label, wnid in enumerate(WNIDS):
-        images = sorted(name for name in os.listdir(train / wnid) if is_image(name))
-        files += [train / wnid / name for name in images]
-        labels += [label] * len(images)
+    listed = _sorted_by_class(train)
+    names = [f"{file.parent.name}/{file.name}" for file, _ in listed]
+    split = None
+    tested = _validation_images(folder)
+    if tested:
+        split = np.repeat(np.array([0, 2], dtype=np.int8), [len(listed), len(tested)])
+        names += [file.relative_to(folder).as_posix() for file, _ in tested]
+        listed += tested
+    files = [file for file, _ in listed]
     return Listing(
         name="imagenet-attributes",
         content=files,
-        labels=np.array(labels, dtype=np.int64),
+        labels=np.array([label for _, label in listed], dtype=np.int64),
         classes=WNIDS,
-        names=[f"{file.parent.name}/{file.name}" for file in files],
+        names=names,
+        split=split,
         attributes=_attributes(annotations, [file.stem for file in files]),
     )
+
+
+def _sorted_by_class(folder: Path) -> list[tuple[Path, int]]:
+    """The images in the class folders that are there, and their classes."""
+    return [
+        (folder / wnid / name, label)
+        for label, wnid in enumerate(WNIDS)
+        if (folder / wnid).is_dir()
+        for name in sorted(os.listdir(folder / wnid))
+        if is_image(name)
+    ]
+
+
+def _validation_images(folder: Path) -> list[tuple[Path, int]]:
+    """ImageNet's validation images of the 90 classes: sorted into class folders, or flat as the archive has them.
+
+    The archive's images are numbered, and their classes are in the development kit: line i of the ground truth is the
+    ILSVRC2012_ID of image i, and meta.mat says which class that is.
+    """
+    place, kit = folder / "val", folder / "ILSVRC2012_devkit_t12" / "data"
+    images = sorted(name for name in os.listdir(place) if is_image(name)) if place.is_dir() else []
+    if not images:
+        return _sorted_by_class(place)
+    truth, meta = kit / "ILSVRC2012_validation_ground_truth.txt", kit / "meta.mat"
+    missing = [str(file.relative_to(folder)) for file in (truth, meta) if not file.is_file()]
+    if missing:
+        raise UserError(
+            f"imagenet-attributes: {place} holds {len(images)} images without class folders, and the development kit "
+            f"that tells their classes is not there; missing: {', '.join(missing)}. "
+            f"Unpack ILSVRC2012_devkit_t12.tar.gz in {folder}, or sort the images into class folders."
+        )
+    (synsets,) = read_mat(meta, "synsets")
+    wnid_of = {int(synset["ILSVRC2012_ID"]): str(synset["WNID"]) for synset in np.atleast_1d(synsets)}
+    ids = [int(line) for line in truth.read_text(encoding="utf-8").split()]
+    label_of = {wnid: label for label, wnid in enumerate(WNIDS)}
+    found = []
+    for name in images:
+        number = name.rpartition("_")[2].partition(".")[0]
+        if not number.isdigit() or not 1 <= int(number) <= len(ids):
+            raise UserError(
+                f"imagenet-attributes: {place / name} is not one of the {len(ids)} images that {truth} numbers; "
+                "expected names such as ILSVRC2012_val_00000001.JPEG."
+            )
+        wnid = wnid_of.get(ids[int(number) - 1], "")
+        if wnid in label_of:
+            found.append((place / name, label_of[wnid]))
+    return found
 
 
 def _attributes(file: Path, stems: list[str]) -> Attributes:
