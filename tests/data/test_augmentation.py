@@ -47,10 +47,30 @@ def test_without_rescaling_every_view_is_the_centre_view():
     torch.testing.assert_close(augment(images, seeded()), augment.centre(images))
 
 
-def test_the_centre_view_is_the_whole_image_resized():
+def test_without_rescaling_the_centre_view_is_the_whole_image_resized():
     images = torch.rand(3, 3, 26, 26)
     resized = F.interpolate(images, size=(20, 20), mode="bilinear", align_corners=False)
-    torch.testing.assert_close(Augmentation(20).centre(images), resized)
+    torch.testing.assert_close(Augmentation(20, rescale=0.0).centre(images), resized)
+
+
+def test_the_centre_view_lies_in_the_middle_of_the_range_of_the_random_views():
+    for size in (28, 50, 96, 224):
+        augment = Augmentation(size, 0.3)
+        left, right, top, bottom = (float(x) for x in windows(augment.centre(ramp(round(1.3 * size))), size))
+        assert abs(1 / (right - left) - 1.15) <= 1 / size
+        for low, high in ((left, right), (top, bottom)):
+            assert abs(low + high - 1) < 1e-3
+
+
+@pytest.mark.parametrize("size", [15, 20, 96])
+def test_the_centre_view_is_the_image_resized_to_the_short_side_and_cropped(size):
+    augment = Augmentation(size, 0.3)
+    cut, odd = divmod(augment.short_side - size, 2)
+    assert odd == 0
+    images = torch.rand(2, 3, 130, 130)
+    resized = F.interpolate(images, size=(augment.short_side,) * 2, mode="bilinear", align_corners=False)
+    expected = resized[..., cut : cut + size, cut : cut + size]
+    torch.testing.assert_close(augment.centre(images), expected, atol=1e-4, rtol=0)
 
 
 def test_the_centre_view_of_a_wide_image_is_its_middle():
@@ -83,6 +103,13 @@ def test_the_global_random_state_is_neither_used_nor_changed():
 def test_examples_of_a_batch_get_views_of_their_own():
     views = Augmentation(20)(torch.rand(1, 3, 26, 26).repeat(2, 1, 1, 1), seeded())
     assert not torch.equal(views[0], views[1])
+
+
+def test_a_shared_draw_gives_all_images_of_a_batch_the_same_window():
+    augment, images = Augmentation(20, flip=True), torch.rand(5, 3, 26, 26)
+    together = augment(images, seeded(), shared=True)
+    for image, view in zip(images, together, strict=True):
+        torch.testing.assert_close(augment(image[None], seeded(), shared=True)[0], view)
 
 
 def test_half_of_the_views_are_mirrored_when_asked():

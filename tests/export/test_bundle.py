@@ -9,8 +9,10 @@ import torch
 from PIL import Image
 
 import magnet
+from magnet.data.images import decode
 from magnet.errors import UserError
 from magnet.export import export_bundle
+from magnet.export.description import preprocessing
 from magnet.training.run import Run
 
 
@@ -55,6 +57,27 @@ def test_a_bundle_works_after_the_run_and_the_data_are_gone(photo_run, photos, t
     assert after.search(photo, 1)[0][0].label == "blue"
 
 
+def test_a_model_gives_an_image_the_representation_that_the_run_is_evaluated_with(photo_run, photos):
+    run, model = Run(photo_run), magnet.load(photo_run)
+    assert model.views.draws == 4
+    rows = run.data.indices("test")
+    files = [photos / run.data.names[i] for i in rows.tolist()]
+    torch.testing.assert_close(model.embed(files), run.embed(rows, test=True))
+
+
+def test_the_preprocessing_in_words_gives_the_plain_view(photo_run):
+    model = magnet.load(photo_run)
+    about = preprocessing(model.description, model.network.mean, model.network.std)
+    x, y = np.meshgrid(np.linspace(0, 255, 400), np.linspace(0, 255, 300))
+    photo = Image.fromarray(np.stack([x, y, 255 - x], axis=2).astype(np.uint8))
+    side, size = about["short_side"], about["size"]
+    small = photo.resize((round(400 * side / 300), side), Image.Resampling.BILINEAR)
+    left, top = (small.width - size) // 2, (side - size) // 2
+    pixels = np.array(small.crop((left, top, left + size, top + size)), np.float32) / 255
+    seen = model.views.augment.centre(decode(photo, 21)[None])[0].permute(1, 2, 0).numpy()
+    assert np.abs(pixels - seen).max() < 0.01
+
+
 def test_images_come_as_paths_opened_or_as_pixels(photo_run, photos):
     model = magnet.load(photo_run)
     files = [photos / "blue" / "0.png", photos / "red" / "1.png"]
@@ -89,7 +112,7 @@ def test_vectors_come_as_arrays_tensors_or_lists(bundle, digits):
 
 def test_the_description_says_what_the_model_is(bundle):
     about = json.loads((bundle / "bundle.json").read_text())
-    assert about["format"] == "magnet-bundle/1"
+    assert about["format"] == "magnet-bundle/2"
     assert about["magnet"] == magnet.__version__
     assert about["network"]["backbone"] == "mlp"
     assert about["preprocessing"]["d"] == 64

@@ -6,7 +6,7 @@ import torch
 from magnet.training.embed import embed
 from magnet.training.loading import PASS_BATCH
 from magnet.training.workbench import make_workbench
-from training.short_runs import settings, write_vectors
+from training.short_runs import settings, write_images, write_vectors
 from watching import Watch
 
 CPU = torch.device("cpu")
@@ -21,6 +21,17 @@ def test_representations_are_those_of_each_example_by_itself(tmp_path, monkeypat
     with torch.no_grad():
         expected = torch.cat([bench.learner.represent(bench.views.plain(bench.data.batch([int(i)]))) for i in rows])
     torch.testing.assert_close(found, expected)
+
+
+def test_what_is_said_of_an_image_does_not_depend_on_the_images_beside_it(tmp_path):
+    data = write_images(tmp_path / "images", per_class=4)
+    bench = make_workbench(settings(tmp_path, data, backbone="convnet", hidden=0, image_size=10, test_draws=3))
+    rows = torch.arange(len(bench.data))
+    for test in (True, False):
+        whole = embed(bench.learner, bench.data, rows, bench.views, device=CPU, test=test)
+        for row in (7, 2):
+            alone = embed(bench.learner, bench.data, torch.tensor([row]), bench.views, device=CPU, test=test)
+            torch.testing.assert_close(alone[0], whole[row])
 
 
 def test_only_one_tensor_of_a_pass_is_as_large_as_the_data(tmp_path):

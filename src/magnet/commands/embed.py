@@ -36,7 +36,7 @@ class Embed:
     checkpoint: Literal["best", "last"] = "best"
     """best: by validation, or the last where there was none."""
     test_draws: int = 1
-    """Augmented views to average for each image (1: the centre view)."""
+    """Augmented views to average for each image (1: the plain view)."""
     force: bool = False
     """Overwrite the file."""
 

@@ -37,7 +37,7 @@ class Evaluate:
     checkpoint: Literal["best", "last"] = "best"
     """best: by validation, or the last where there was none."""
     test_draws: int = 0
-    """Augmented views to average for each image (0: as many as the run says; 1: the centre view)."""
+    """Augmented views to average for each image (0: as many as the run says; 1: the plain view)."""
     json: bool = False
     """Print JSON, errors as fractions."""
 

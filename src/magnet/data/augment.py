@@ -29,21 +29,35 @@ class Augmentation:
             raise UserError(f"size is {size} and rescale {rescale}, expected size >= 1 and rescale >= 0.")
         self.size, self.rescale, self.flip = size, rescale, flip
 
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def __call__(self, images: Tensor, generator: torch.Generator, *, shared: bool = False) -> Tensor:
         """Images (B, 3, H, W), uint8 or float -> float (B, 3, size, size).
 
         Bytes come out in 0..1, floats in their own range. All chance comes from ``generator``: one on the CPU
-        gives the same views on every device.
+        gives the same views on every device. With ``shared`` one draw is made for all images of the batch.
         """
-        draws = torch.rand(4, len(images), generator=generator, device=generator.device).to(images.device)
+        count = 1 if shared else len(images)
+        draws = torch.rand(4, count, generator=generator, device=generator.device).to(images.device)
+        draws = draws.expand(4, len(images))
         scale = 1 + self.rescale * draws[0]
         mirror = torch.where(draws[3] < 0.5, -1.0, 1.0) if self.flip else torch.ones_like(scale)
         return self._view(images, scale, 2 * draws[1] - 1, 2 * draws[2] - 1, mirror)
 
+    @property
+    def short_side(self) -> int:
+        """To what the short side of an image is resized for the view without chance.
+
+        It is in the middle of the range of the random views, size * (1 + rescale / 2), rounded so that an equal number
+        of whole pixels is cut off either side.
+        """
+        return self.size + 2 * round(self.size * self.rescale / 4)
+
     def centre(self, images: Tensor) -> Tensor:
-        """The view without chance: scale 1, the centre; of a square image, all of it resized to size."""
+        """The view without chance: resized to `short_side`, then the size x size window in the middle.
+
+        A network that was trained on views of all scales is thus asked about one of medium scale.
+        """
         one, zero = torch.ones(len(images), device=images.device), torch.zeros(len(images), device=images.device)
-        return self._view(images, one, zero, zero, one)
+        return self._view(images, one * self.short_side / self.size, zero, zero, one)
 
     def _view(self, images: Tensor, scale: Tensor, x: Tensor, y: Tensor, mirror: Tensor) -> Tensor:
         """Windows at (x, y) in [-1, 1], from one border of the image to the other."""

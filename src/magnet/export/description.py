@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from magnet.data import Augmentation
 from magnet.data.images import room
 from magnet.errors import UserError
 
@@ -26,7 +27,7 @@ class ViewsPart:
     size: int  # side of a view
     rescale: float
     flip: bool
-    draws: int  # augmented views whose representations are averaged; 1: the centre view alone
+    draws: int  # test views whose representations are averaged; 1: the plain view alone
     seed: int  # that draws them
 
 
@@ -85,16 +86,22 @@ class Description:
 
 
 def preprocessing(description: Description, mean: tuple[float, ...], std: tuple[float, ...]) -> dict[str, Any]:
-    """How an input is made, in words, for whoever has a photo and the model but not this package."""
+    """How an input is made, in words, for whoever has a photo and the model but not this package.
+
+    Of an image it is the plain view: ``resize`` gives the same window, ``exactly`` the same pixels as well.
+    """
     if description.kind == "vectors":
         return {"input": "float32 (batch, d)", "d": description.network.shape[0], "normalisation": "in the model"}
-    size = description.views.size
+    size, stored = description.views.size, room(description.views.size)
+    side = Augmentation(size, description.views.rescale).short_side
     return {
         "input": f"float32 (batch, 3, {size}, {size}), RGB, values 0..1 (bytes divided by 255)",
+        "short_side": side,
         "size": size,
-        "resize": f"turn upright by EXIF; cut out the centre square; resize it to {room(size)} x {room(size)}, "
-        f"bilinear with antialiasing; then to {size} x {size}, bilinear without antialiasing, pixel centres at half "
-        "integers",
+        "resize": f"turn upright by EXIF; resize the short side to {side}; cut out the centre, {size} x {size}",
+        "exactly": f"turn upright by EXIF; cut out the centre square; resize it to {stored} x {stored}, bilinear with "
+        f"antialiasing; then to {side} x {side}, bilinear without antialiasing, pixel centres at half integers; cut "
+        f"out the centre, {size} x {size}",
         "value_range": [0.0, 1.0],
-        "normalisation": {"mean": list(mean), "std": list(std)},
+        "normalisation": {"done": "in the model", "mean": list(mean), "std": list(std)},
     }

@@ -145,11 +145,6 @@ class Model:
         return nn.functional.normalize(r, dim=1) if self.description.network.normalised else r
 
     def _represent(self, raw: Tensor) -> Tensor:
-        if self.views.draws == 1:
-            return self.represent(self.views.plain(raw))
-        means = []
-        for one in raw.split(1):  # by itself: its views are then the same whatever is beside it
-            generator = torch.Generator().manual_seed(self.description.views.seed)
-            means.append(self.represent(torch.cat(self.views.test(one, generator))).mean(dim=0))
-        r = torch.stack(means)
+        seen = self.views.test(raw, self.description.views.seed)
+        r = torch.stack([self.represent(view) for view in seen]).mean(dim=0)
         return nn.functional.normalize(r, dim=1) if self.description.network.normalised else r

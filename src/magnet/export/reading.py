@@ -17,7 +17,7 @@ from magnet.index import ClusterIndex
 
 BUNDLE, NAMES = "bundle.json", "names.json"
 NETWORK, CLUSTERS, REFERENCES = "network.safetensors", "clusters.safetensors", "references.safetensors"
-FORMAT = "magnet-bundle/1"
+FORMAT = "magnet-bundle/2"
 
 
 def read_bundle(folder: Path, device: torch.device) -> Model:

@@ -110,7 +110,7 @@ class TrainConfig:
     flip: bool = False
     """Augmentation: mirror half of the images."""
     test_draws: int = 16
-    """Augmented views whose representations are averaged at test time (1: the centre view alone)."""
+    """Augmented views whose representations are averaged at test time (1: the plain view alone)."""
     bad_images: Literal["error", "skip"] = "error"
     """What to do with files that cannot be read as images."""
     hash_images: bool = False

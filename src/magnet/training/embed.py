@@ -30,17 +30,16 @@ def embed(
 ) -> Tensor:
     """Representations (n, d), on the CPU, of the examples ``rows`` of the data.
 
-    The plain view of each, or with ``test`` the mean over the test-time views (section 4); ``report`` is told how
-    many are done, of how many.
+    The plain view of each, or with ``test`` the mean over the test views that ``seed`` draws (section 4); ``report`` is
+    told how many are done, of how many.
     """
     was_training = learner.training
     learner.eval()
-    generator = torch.Generator().manual_seed(seed)
     representations: Tensor | None = None  # one block, filled as it comes: there is no second copy at the end
     done = 0
     for _, raw in in_order(data, rows, workers):
         raw = raw.to(device)
-        seen = views.test(raw, generator) if test else [views.plain(raw)]
+        seen = views.test(raw, seed) if test else [views.plain(raw)]
         mean = torch.stack([learner.represent(view) for view in seen]).mean(dim=0)
         if representations is None:
             representations = torch.empty(len(rows), mean.shape[1])

@@ -1,4 +1,6 @@
-"""From stored examples to what the network sees: augmented in training, averaged over views at test time."""
+"""From stored examples to what the network sees: training views, the plain view, and test views to be averaged."""
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -14,7 +16,7 @@ class Views:
         network: says how images are to be normalised.
         size: side of the views.
         rescale, flip: of the augmentation.
-        draws: augmented views of a test example; 1: the centre view.
+        draws: augmented views of a test example; 1: the plain view alone.
     """
 
     def __init__(self, network: Backbone, size: int, *, rescale: float, flip: bool, draws: int) -> None:
@@ -28,14 +30,21 @@ class Views:
         return self._normalised(self.augment(raw, generator)) if self.augment else raw
 
     def plain(self, raw: Tensor) -> Tensor:
-        """The view without chance, for the refresh."""
+        """The plain view, without chance: the centre, in the middle of the range of scales of the augmentation."""
         return self._normalised(self.augment.centre(raw)) if self.augment else raw
 
-    def test(self, raw: Tensor, generator: torch.Generator) -> list[Tensor]:
-        """The views whose representations are averaged."""
-        if self.draws == 1:
-            return [self.plain(raw)]
-        return [self.train(raw, generator) for _ in range(self.draws)]
+    def test(self, raw: Tensor, seed: int) -> Iterator[Tensor]:
+        """The test views, whose representations are averaged, one after the other.
+
+        Their windows are drawn by the seed and are the same for every example, so that what is said of an example does
+        not depend on those beside it.
+        """
+        if self.augment is None or self.draws == 1:
+            yield self.plain(raw)
+            return
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(self.draws):
+            yield self._normalised(self.augment(raw, generator, shared=True))
 
     def _normalised(self, images: Tensor) -> Tensor:
         return normalise(images, self.mean, self.std)
