@@ -36,6 +36,25 @@ def test_errors_are_those_of_the_classifiers(result, digits_run):
     assert run.rule("knc").variance == run.rule("knn").variance
 
 
+def test_of_vectors_the_plain_view_is_the_only_one(result):
+    assert result["views"] == 1
+    for name in ("knc", "knn"):
+        assert result["plain"][name] == {key: result[name][key] for key in ("error", "error@5")}
+
+
+def test_what_was_evaluated_is_kept_in_the_run(own_photo_run, magnet, monkeypatch):
+    first = magnet("evaluate", own_photo_run, "--json")
+    assert (first["views"], set(first["plain"])) == (4, {"knc", "knn"})
+
+    def refuse(*_, **__):
+        raise AssertionError("embedded again")
+
+    monkeypatch.setattr("magnet.training.run.embed", refuse)
+    assert magnet("evaluate", own_photo_run, "--json") == first
+    moved = own_photo_run.rename(own_photo_run.with_name("moved"))
+    assert magnet("evaluate", moved, "--json") == first | {"run": str(moved)}
+
+
 def test_json_alone_is_on_standard_output(digits_run, magnet, result):
     assert magnet("evaluate", digits_run, "--json") == json.loads(json.dumps(result))
 
@@ -102,6 +121,9 @@ def test_other_parts_can_be_evaluated(digits_run, magnet):
 
 def test_images_are_evaluated_with_test_time_views(photo_run, magnet):
     assert magnet("evaluate", photo_run, "--json", "--test-draws", "1")["n"] == 7
+    shown = magnet("evaluate", photo_run)
+    assert "mean of 4 test views" in shown
+    assert "plain view" in shown
 
 
 def test_bad_input(digits_run, photo_run, photos, tmp_path, complaint):

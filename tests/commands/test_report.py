@@ -124,7 +124,8 @@ def test_the_second_report_evaluates_nothing_and_says_the_same(both, runs, magne
     def refuse(*_, **__):
         raise AssertionError("evaluated again")
 
-    monkeypatch.setattr("magnet.report.summary.measuring.evaluate", refuse)
+    for name in ("training.run.embed", "evaluation.evaluate.class_scores", "report.summary.measuring.rivals"):
+        monkeypatch.setattr(f"magnet.{name}", refuse)
     magnet("report", runs / "magnet", runs / "softmax", "--out", runs / "again.html")
     again = Page(runs / "again.html")
     foot = re.compile(r"<footer>.*</footer>")
@@ -139,13 +140,13 @@ def test_findings_of_other_weights_or_a_broken_file_are_not_taken(own):
 
     found = measured()
     (kept,) = (own / "cache").glob("*.report.json")
-    assert Findings.load(own) == found
+    assert Findings.load(own, found.evaluation) == found
     kept.write_text(json.dumps(json.loads(kept.read_text()) | {"key": "another"}))
-    assert Findings.load(own) is None
+    assert Findings.load(own, found.evaluation) is None
     kept.write_text("{")
-    assert Findings.load(own) is None
+    assert Findings.load(own, found.evaluation) is None
     assert measured().evaluation == found.evaluation
-    assert Findings.load(own) is not None
+    assert Findings.load(own, found.evaluation) is not None
 
 
 def test_attribute_precision_is_that_of_the_test_part(both, runs):

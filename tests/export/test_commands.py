@@ -37,12 +37,13 @@ def test_noise_is_marked_and_refused_when_asked(digits_run, tmp_path, command):
 def test_an_onnx_file_is_checked_and_said_to_be(digits_run, tmp_path, command, complaint):
     pytest.importorskip("onnxruntime")
     path = tmp_path / "new" / "m.onnx"
-    assert "agrees with PyTorch on 16 examples of the run's data" in command("export", digits_run, "--to", path)
+    assert "agrees with PyTorch on 64 examples of the run's data" in command("export", digits_run, "--to", path)
     assert "exists already" in complaint("export", digits_run, "--to", path)
     magnet.load(digits_run).save(tmp_path / "bundle")
     found = command("export", tmp_path / "bundle", "--to", path, "--force", "--json")
     assert found["bytes"] == path.stat().st_size
     assert not found["real"]
+    assert found["measured"] is None  # a folder has no test part
     assert max(found["representation"], found["probabilities"]) < 1e-4
 
 

@@ -84,12 +84,19 @@ def show(result: dict[str, Any], console: Console) -> None:
             )
         )
     columns = {"error": "error", "error@5": "error@5", "ECE": "ece", "calibrated": "ece_calibrated"}
-    errors = table("", *columns, right=tuple(columns))
+    several = result["views"] > 1
+    errors = table("", *columns, *(["plain view"] * several), right=(*columns, "plain view"))
     for key, name in NAMES.items():
         if key in result:
             judged = "bold" if key == result["rule"] else ""  # the rule that the method is judged by
-            errors.add_row(name, *(percent(result[key][n]) for n in columns.values()), style=judged)
+            shown = [result[key][n] for n in columns.values()] + [result["plain"][key]["error"]] * several
+            errors.add_row(name, *(percent(value) for value in shown), style=judged)
     console.print("", errors, "", sep="\n")
+    if several:
+        console.print(
+            f"Errors are of the mean of {result['views']} test views of each image. Plain view: of the centre alone, "
+            "as the explorer and an ONNX file see it.\n"
+        )
     found = result["retrieval"]
     console.print(f"Among themselves: recall@1 {percent(found['recall@1'])}, MAP@R {percent(found['map@r'])}\n")
     if not result["worst"]:

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magnet.commands.arguments import RunFolder
 from magnet.commands.options import read_options
-from magnet.commands.screen import progress, say_notes
+from magnet.commands.screen import percent, progress, say_notes
 from magnet.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ HELP = """Write a run as one ONNX file, or as a folder that works without the ru
 The ONNX file takes vectors, or images in 0..1, and gives the representation, calibrated class probabilities and the
 nearest cluster; class names and the preprocessing are in its metadata. It is checked against PyTorch on examples of the
 run's data before it is there. The folder is for `magnet classify`, `magnet search` and magnet.load(): safetensors and
-JSON, nothing of which is executed. RUN may be such a folder too.
+JSON, nothing of which is executed. RUN may be such a folder too. What is said of the error is what `magnet evaluate`
+has for the same view: the plain view of images for a file, the mean of the test views for a folder.
 
 examples:
   magnet export runs/photos --to photos.onnx
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
 
     say_notes([merging_note(options.run)])
     with progress("embedding") as report:
-        source = open_source(options.run, report, data=onnx)
+        source = open_source(options.run, report)
         result = write_onnx(source, options) if onnx else write_bundle(source, options, said)
     if options.json:
         print(json.dumps(result, indent=1))
@@ -64,26 +66,35 @@ def main(arguments: Sequence[str]) -> None:
         kind = "examples of the run's data" if result["real"] else "random inputs, the run's data being out of reach"
         print(
             f"{options.to} ({result['bytes'] / 1e6:.1f} MB) agrees with PyTorch on {result['examples']} {kind}: "
-            f"representations to {result['representation']:.1e}, probabilities to {result['probabilities']:.1e}"
+            f"representations to {result['representation']:.1e}, probabilities to {result['probabilities']:.1e}, "
+            f"{'all' if result['labels'] == result['examples'] else result['labels']} labels the same"
         )
     else:
         search = f"{result['references']} references" if result["references"] else "no references, so no search"
         print(f"{options.to} ({result['bytes'] / 1e6:.1f} MB) holds {result['clusters']} clusters and {search}")
+    if not options.json:
+        print(describe_error(result["measured"]))
 
 
-def open_source(folder: Path, report: Any, *, data: bool) -> "Run | Model":
-    """The run, with its data if that is wanted and there; or the model of a bundle."""
+def describe_error(measured: dict[str, Any] | None) -> str:
+    """What is known of the error of what was exported."""
+    if measured is None:
+        return "its error is not known here: that takes a run and the test part of its data"
+    view = "" if measured["view"] == "vector" else f" ({measured['view']})"
+    error, n, part = percent(measured["error"]), f"{measured['n']:,}", measured["split"]
+    return f"its error is {error} on the {n} examples of the {part} part, by {measured['classifier']}{view}"
+
+
+def open_source(folder: Path, report: Any) -> "Run | Model":
+    """The run, with its data if that is there; or the model of a bundle."""
     from magnet.export import load
     from magnet.training.config import CONFIG
     from magnet.training.run import Run
 
     if not (folder / CONFIG).is_file():
         return load(folder)
-    if data:
-        try:
-            return Run(folder, device="cpu", report=report)
-        except UserError:  # the data may be gone; whatever else is wrong is said once more below
-            pass
+    with suppress(UserError):  # the data may be gone; whatever else is wrong is said once more below
+        return Run(folder, device="cpu", report=report)
     return Run(folder, device="cpu", need_data=False, report=report)
 
 
@@ -98,13 +109,16 @@ def write_onnx(source: "Run | Model", options: Export) -> dict[str, Any]:
 def write_bundle(source: "Run | Model", options: Export, said: bool) -> dict[str, Any]:
     """Write the folder; what is in it."""
     from magnet.export import export_bundle, load
+    from magnet.export.reading import BUNDLE
 
     wanted = options.with_references if said else None
     folder = export_bundle(source, options.to, with_references=wanted, force=options.force)
     model = load(folder, device="cpu")
+    about = json.loads((folder / BUNDLE).read_text(encoding="utf-8"))
     return {
         "folder": str(folder),
         "bytes": sum(file.stat().st_size for file in folder.iterdir()),
         "clusters": len(model.index),
         "references": 0 if model.references is None else len(model.references),
+        "measured": about["measured"],
     }

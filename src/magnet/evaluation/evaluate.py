@@ -1,5 +1,9 @@
 """evaluate: everything that is measured of a run on labelled data."""
 
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -9,58 +13,139 @@ from magnet.data import Dataset
 from magnet.evaluation.calibration import calibration_error
 from magnet.evaluation.confusion import worst_classes
 from magnet.evaluation.errors import top_errors
-from magnet.evaluation.held_out import class_scores
-from magnet.evaluation.matching import match, open_like
+from magnet.evaluation.held_out import Scores, class_scores
+from magnet.evaluation.matching import Matched, match, open_like
 from magnet.evaluation.retrieval import retrieval
 from magnet.evaluation.temperature import temper
+from magnet.files import replacing
 from magnet.training.checkpoint import describe_checkpoint
 from magnet.training.run import Run
 from magnet.training.workbench import absolute
 
+WORST = 10  # classes with the most errors that are listed
+FORMAT = 1  # of what is kept in a run: raised when the same run and data are given other numbers
 
-def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test", *, worst: int = 10) -> dict[str, Any]:
+
+def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test") -> dict[str, Any]:
     """Errors of a run under kNC, soft kNN and its own head, and how well its space retrieves.
+
+    What is found of the run's own test part is kept in the run, and shown from there by every command.
 
     Args:
         run: an opened run.
         data: other data than the run's own, whose classes are matched by name; those unknown to the run are left out.
         part: "train", "validation", "test" or "all".
-        worst: how many of the classes with the most errors to list.
 
     Returns:
         ``knc``, ``knn`` and, where the method has one, ``head``: ``error`` and ``error@5``, fractions, and the
         expected calibration error, ``ece`` as it is and ``ece_calibrated`` with the temperature of ``calibration``,
-        which was fitted to held-out training examples. ``retrieval``: ``recall@1`` and ``map@r`` among the examples
-        evaluated, each left out of its own references. ``worst``: the classes that go wrong most under ``rule``, the
-        one the method is judged by. ``n`` examples were evaluated, of which ``seen`` are the run's own training
-        examples; ``left_out`` were not, being of the ``unknown`` classes. ``checkpoint`` says which step of the run it
-        is, in words.
+        which was fitted to held-out training examples. These are of the mean of ``views`` test views of each image;
+        ``plain`` has ``error`` and ``error@5`` of the plain view alone (of vectors, the same). ``retrieval``:
+        ``recall@1`` and ``map@r`` among the examples evaluated, each left out of its own references. ``worst``: the
+        classes that go wrong most under ``rule``, the one the method is judged by. ``n`` examples were evaluated, of
+        which ``seen`` are the run's own training examples; ``left_out`` were not, being of the ``unknown`` classes.
+        ``checkpoint`` says which step of the run it is, in words.
     """
-    chosen = run.data if data is None else open_like(run, data) if isinstance(data, str) else data
-    matched = match(run, chosen, part)
-    queries = run.embed(matched.rows, chosen, test=True)
-    scores = class_scores(run, queries, run.rule("knc"), run.rule("knn"))
+    if data is None and part == "test":
+        found = _kept(run, _name(run), lambda: _measure(run, run.data, part))
+    else:
+        chosen = open_like(run, data) if isinstance(data, str) else run.data if data is None else data
+        found = _measure(run, chosen, part)
+    return found | {"run": str(run.folder), "step": run.step, "checkpoint": describe_checkpoint(run.checkpoint)}
+
+
+def plain_errors(run: Run) -> dict[str, Any]:
+    """Errors of the plain view on the run's own test part, as `evaluate` has them, without its other measurements.
+
+    Returns:
+        ``split``, ``n``, ``rule`` (the one the method is judged by) and ``plain``: for each classifier ``error`` and
+        ``error@5``.
+    """
+    found = evaluate(run) if run.bench.views.draws == 1 else _kept(run, "plain", lambda: _measure_plain(run))
+    return {key: found[key] for key in ("split", "n", "rule", "plain")}
+
+
+def seconds_of_evaluation(run: Run) -> float:
+    """How long evaluating the run's own test part took, whenever that was; 0 if it is not known."""
+    return float((_read(run, _name(run)) or {}).get("seconds", 0.0))
+
+
+def _name(run: Run) -> str:
+    return f"test-{run.bench.views.draws}"
+
+
+def _measure(run: Run, data: Dataset, part: str) -> dict[str, Any]:
+    matched, views = match(run, data, part), run.bench.views.draws
+    queries = _embed(run, matched, part, test=True)
+    scores = _scores(run, queries)
+    if views == 1:
+        plain = _errors(scores, matched)
+    elif data is run.bench.data and part == "test":
+        plain = plain_errors(run)["plain"]
+    else:
+        plain = _errors(_scores(run, _embed(run, matched, part)), matched)
     temperatures = run.calibration.temperatures
-    own = absolute(chosen.spec) == absolute(run.config.data)
+    own = absolute(data.spec) == absolute(run.config.data)
     rule = run.learner.method.classifier
     probabilities, classes = scores[rule if rule in scores else "knc"]
     return {
         "split": part,
         "n": len(queries),
         **{name: _judge(*pair, matched.labels, temperatures[name]) for name, pair in scores.items()},
+        "views": views,
+        "plain": plain,
         "calibration": asdict(run.calibration),
         "retrieval": retrieval(queries, matched.labels),
         "rule": rule,
-        "worst": worst_classes(classes[probabilities.argmax(dim=1)], matched.labels, run.classes, worst),
-        "seen": int((chosen.split[matched.rows] == 0).sum()) if own else 0,
+        "worst": worst_classes(classes[probabilities.argmax(dim=1)], matched.labels, run.classes, WORST),
+        "seen": int((data.split[matched.rows] == 0).sum()) if own else 0,
         "left_out": matched.left_out,
         "unknown": matched.unknown,
-        "data": chosen.spec,
-        "run": str(run.folder),
-        "step": run.step,
-        "checkpoint": describe_checkpoint(run.checkpoint),
+        "data": data.spec,
         "method": run.config.method,
     }
+
+
+def _measure_plain(run: Run) -> dict[str, Any]:
+    matched = match(run, run.data, "test")
+    errors = _errors(_scores(run, _embed(run, matched, "test")), matched)
+    return {"split": "test", "n": len(matched.rows), "rule": run.learner.method.classifier, "plain": errors}
+
+
+def _embed(run: Run, matched: Matched, part: str, *, test: bool = False) -> Tensor:
+    if matched.data is run.bench.data and not matched.left_out:
+        return run.part(part, test=test)
+    return run.embed(matched.rows, matched.data, test=test)
+
+
+def _scores(run: Run, queries: Tensor) -> Scores:
+    return class_scores(run, queries, run.rule("knc"), run.rule("knn"))
+
+
+def _errors(scores: Scores, matched: Matched) -> dict[str, dict[str, float]]:
+    return {name: top_errors(*pair, matched.labels) for name, pair in scores.items()}
+
+
+def _kept(run: Run, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A result on the run's own data: the one in the run if it still holds, or a new one, which is then kept."""
+    known = _read(run, name)
+    if known is not None:
+        return dict(known["result"])
+    start, result = time.perf_counter(), measure()
+    path, mark = run.place_of(name)
+    content = {"key": f"{FORMAT}/{mark}", "result": result, "seconds": time.perf_counter() - start}
+    with suppress(OSError), replacing(path) as draft:  # a run on a read-only or full disk can be used all the same
+        draft.write_text(json.dumps(content), encoding="utf-8")
+    return result
+
+
+def _read(run: Run, name: str) -> dict[str, Any] | None:
+    path, mark = run.place_of(name)
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if known["key"] == f"{FORMAT}/{mark}":
+            return dict(known)
+    return None
 
 
 def _judge(probabilities: Tensor, classes: Tensor, labels: Tensor, temperature: float) -> dict[str, float]:

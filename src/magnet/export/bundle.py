@@ -13,7 +13,7 @@ import magnet
 from magnet.errors import UserError
 from magnet.export.description import preprocessing
 from magnet.export.model import Model
-from magnet.export.of_run import model_of
+from magnet.export.of_run import measured, model_of
 from magnet.export.reading import BUNDLE, CLUSTERS, FORMAT, NAMES, NETWORK, REFERENCES
 from magnet.files import replacing_folder
 
@@ -50,6 +50,7 @@ def export_bundle(
         "torch": torch.__version__,
         **model.description.to_dict(),
         "preprocessing": preprocessing(model.description, model.network.mean, model.network.std),
+        "measured": measured(run, plain=False),
     }
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,9 @@
-"""A run as a model."""
+"""A run as a model, and the error that it was measured to have."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from magnet.errors import UserError
+from magnet.evaluation.evaluate import evaluate, plain_errors
 from magnet.export.description import Description, NetworkPart, ViewsPart, VotesPart
 from magnet.export.model import Model
 
@@ -39,3 +41,27 @@ def model_of(run: "Run | Model") -> Model:
         ),
     )
     return Model(description, network, run.index, run.references, run.memory.names)
+
+
+def measured(run: "Run | Model", *, plain: bool) -> dict[str, Any] | None:
+    """The error of kNC on the run's own test part, as `magnet evaluate` has it.
+
+    Args:
+        run: what is exported. A model alone has no test part, and a run whose data is closed only what it has kept.
+        plain: of the plain view of images; else of the mean of the run's test views.
+
+    Returns:
+        ``classifier``, ``view``, ``error``, ``n`` and ``split``; None where it is not known.
+    """
+    if isinstance(run, Model):
+        return None
+    views = run.bench.views.draws
+    try:
+        found = plain_errors(run) if plain else evaluate(run)
+    except UserError:  # no test part, or out of reach
+        return None
+    error = (found["plain"] if plain else found)["knc"]["error"]
+    view = "vector" if run.learner.network.kind == "vectors" else f"mean of {views} test views"
+    if view != "vector" and (plain or views == 1):
+        view = "plain view"
+    return {"classifier": "kNC", "view": view, "error": error, "n": found["n"], "split": found["split"]}

@@ -1,6 +1,6 @@
 """Whether an ONNX file says what PyTorch says."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from magnet.training.run import Run
 
 TOLERANCE = 1e-4
-CHECKED = 16  # examples that a file is tried on
+CHECKED = 64  # examples that a file is tried on
 
 
 class Checked(NamedTuple):
@@ -26,11 +26,16 @@ class Checked(NamedTuple):
     real: bool  # whether they are examples of the run's data
     representation: float  # largest difference, relative to the largest coordinate if that is above 1
     probabilities: float
+    labels: int  # examples to which both give the same label
     size: int  # of the file, in bytes
+    measured: dict[str, Any] | None  # the error that PyTorch has on the test part in the view of the file
 
 
-def compare(model: Model, inputs: Tensor, outputs: list[np.ndarray]) -> tuple[float, float]:
-    """The largest differences of representations and of probabilities; raises if they are too large."""
+def compare(model: Model, inputs: Tensor, outputs: list[np.ndarray]) -> tuple[float, float, int]:
+    """The largest differences of representations and of probabilities, and the number of equal labels.
+
+    Raises if the differences are too large.
+    """
     network = model.network
     r = model.represent(normalise(inputs, network.mean, network.std) if network.kind == "images" else inputs)
     p = model.predict_proba(r)
@@ -43,13 +48,14 @@ def compare(model: Model, inputs: Tensor, outputs: list[np.ndarray]) -> tuple[fl
             f"nothing is written: the ONNX graph differs from PyTorch by {apart[0]:.1e} in representations and "
             f"{apart[1]:.1e} in probabilities, more than {TOLERANCE:g}"
         )
-    return apart
+    return *apart, int((share.argmax(dim=1) == p.argmax(dim=1)).sum())
 
 
 def examples(run: "Run | Model") -> tuple[Tensor, bool]:
-    """Raw examples to try the file on, and whether they are real ones: of the run's data, if that is open."""
+    """Raw examples to try the file on, and whether they are real ones: of the run's test part, if its data is open."""
     if not isinstance(run, Model) and run.opened:
-        rows = run.bench.train
+        test = run.data.indices("test")
+        rows = test if len(test) else run.bench.train
         return run.data.batch(rows[:: max(1, len(rows) // CHECKED)][:CHECKED]), True
     network, shape = model_of(run).network, model_of(run).description.network.shape
     inputs = torch.rand(CHECKED, *shape, generator=torch.Generator().manual_seed(0))

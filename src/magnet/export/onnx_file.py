@@ -15,7 +15,7 @@ from magnet.errors import UserError
 from magnet.export.description import preprocessing
 from magnet.export.graph import OUTPUTS, Graph
 from magnet.export.model import Model
-from magnet.export.of_run import model_of
+from magnet.export.of_run import measured, model_of
 from magnet.export.onnx_check import Checked, compare, examples
 from magnet.files import replacing
 
@@ -30,7 +30,7 @@ def export_onnx(run: "Run | Model", path: str | os.PathLike[str], *, force: bool
 
     The input is ``inputs``, vectors (batch, d) or images (batch, 3, size, size) in 0..1; the outputs are
     ``representation`` (batch, d), ``probabilities`` (batch, C), calibrated, and ``cluster`` (batch,). For images it
-    computes the centre view, not the average over test-time views. The metadata say the rest.
+    computes the plain view, not the mean of the test views. The metadata say the rest.
 
     Args:
         run: an opened run, or a model. A run whose data is open is checked on examples of it.
@@ -48,7 +48,8 @@ def export_onnx(run: "Run | Model", path: str | os.PathLike[str], *, force: bool
     model, (raw, real) = model_of(run), examples(run)
     inputs = model.views.augment.centre(raw) if model.views.augment else raw
     content = _export(Graph(model).eval(), inputs)
-    onnx.helper.set_model_props(content, metadata(model))
+    known = measured(run, plain=True)
+    onnx.helper.set_model_props(content, metadata(model) | {"measured": json.dumps(known)})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as draft:
@@ -57,7 +58,7 @@ def export_onnx(run: "Run | Model", path: str | os.PathLike[str], *, force: bool
             found = compare(model, inputs, session.run(list(OUTPUTS), {"inputs": inputs.numpy()}))
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error}") from error
-    return Checked(len(inputs), real, *found, path.stat().st_size)
+    return Checked(len(inputs), real, *found, path.stat().st_size, known)
 
 
 def metadata(model: Model) -> dict[str, str]:

@@ -98,5 +98,5 @@ def memory_key(checkpoint: Path, config: TrainConfig) -> str:
 def forget_others(folder: Path, checkpoints: Path) -> None:
     """Remove what was remembered of checkpoints that are no longer there."""
     for path in [*folder.glob("step-*.safetensors"), *folder.glob("step-*.json")]:
-        if not (checkpoints / path.stem).is_dir():
+        if not (checkpoints / path.name.partition(".")[0]).is_dir():
             path.unlink(missing_ok=True)

@@ -69,6 +69,7 @@ class Run:
         self.learner = self.bench.learner
         load_learner(self.checkpoint, self.learner)
         self.learner.to(self.device).eval()
+        self._parts: dict[tuple[str, bool], Tensor] = {}
 
     @property
     def data(self) -> Dataset:
@@ -96,6 +97,12 @@ class Run:
             self.learner, data, rows, self.bench.views, device=self.device, workers=workers,
             test=test, seed=self.config.seed, report=self.report,
         )  # fmt: skip
+
+    def part(self, name: str, *, test: bool = False) -> Tensor:
+        """`embed`, of a whole part of the run's own data: once for as long as the run is open."""
+        if (name, test) not in self._parts:
+            self._parts[name, test] = self.embed(self.data.indices(name), test=test)
+        return self._parts[name, test]
 
     @cached_property
     def memory(self) -> Memory:
@@ -134,6 +141,10 @@ class Run:
         """Temperatures and the novelty threshold: computed once, then kept in the run folder."""
         key = f"{self._key}/{self.memory.digest}/{self.config.test_draws}"
         return calibrate(self, self._memory_file.with_suffix(f".{self.config.test_draws}.json"), key)
+
+    def place_of(self, result: str) -> tuple[Path, str]:
+        """The file in which a result on the run's own data is kept, and the mark of all that it depends on."""
+        return self._memory_file.with_suffix(f".{result}.json"), f"{self._key}/{self.memory.digest}"
 
     @property
     def _memory_file(self) -> Path:

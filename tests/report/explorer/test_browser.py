@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
+from magnet.evaluation.evaluate import evaluate
 from magnet.report.explorer.build import explore
 from magnet.training.run import Run
 from report.explorer.browser import Page, colourful, start
@@ -71,6 +72,11 @@ def open_page(browser):
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
     fetched = opened[-1].js("return performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert [name for name in fetched if not name.startswith(("data:", "blob:"))] == []
+
+
+def test_the_error_above_a_map_is_that_of_evaluate(digits_page, open_page, digits_magnet):
+    page, found = open_page(digits_page), evaluate(Run(digits_magnet))
+    assert f"kNC: error {100 * found['knc']['error']:.1f} % on 540 test examples" in page.text(".map .caption")
 
 
 def test_points_are_drawn_in_each_map_by_webgl(digits_page, open_page):

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from magnet.classify import SoftNeighbours
 from magnet.neighbours import nearest
 from magnet.training.run import Run
 
@@ -34,6 +35,13 @@ def ask(run: Run, rows: np.ndarray) -> Answers:
     known = place >= 0
     representations = torch.empty(len(ids), run.references.shape[1])
     representations[known] = run.references[place[known]]
+    test = run.data.indices("test")
+    if len(test) and torch.isin(test, ids).all():  # the error of the run needs all of them too
+        order = torch.full((len(run.data),), -1)
+        order[test] = torch.arange(len(test))
+        tested = order[ids] >= 0
+        representations[tested] = run.part("test")[order[ids[tested]]]
+        known = known | tested
     if not known.all():
         representations[~known] = run.embed(ids[~known])
     probabilities = class_probabilities(run, representations, place)
@@ -52,11 +60,15 @@ def class_probabilities(run: Run, representations: Tensor, place: Tensor) -> Ten
         assert logits is not None
         return logits.softmax(dim=1).cpu()
     votes = representations.new_zeros(len(representations), len(run.classes))
-    if method.classifier == "knc":
-        rule = run.rule("knc")
-        votes[:, rule.classes] = rule.predict_proba(representations).to(votes.dtype)
-        return votes
-    rule = run.rule("knn")
+    rule = run.rule(method.classifier)
+    votes[:, rule.classes] = rule.predict_proba(representations).to(votes.dtype)
+    if method.classifier == "knn" and bool((place >= 0).any()):
+        votes[place >= 0] = _without_own_vote(run, rule, representations[place >= 0], place[place >= 0]).to(votes.dtype)
+    return votes
+
+
+def _without_own_vote(run: Run, rule: SoftNeighbours, representations: Tensor, place: Tensor) -> Tensor:
+    """Shares of the votes (n, C) for training examples, by the other training examples."""
     distances, ids = nearest(representations, run.references, rule.neighbours + 1)
     out = ids == place[:, None]
     if ids.shape[1] > rule.neighbours:
@@ -64,4 +76,4 @@ def class_probabilities(run: Run, representations: Tensor, place: Tensor) -> Ten
     logits = distances.double() * -min(rule.scaling / (2 * rule.variance), torch.finfo(torch.float64).max)
     logits -= logits.masked_fill(out, -torch.inf).amax(dim=1, keepdim=True)
     shares = logits.masked_fill(out, -torch.inf).softmax(dim=1)
-    return votes.scatter_add_(1, run.bench.labels[ids], shares.to(votes.dtype))
+    return shares.new_zeros(len(place), len(run.classes)).scatter_add_(1, run.bench.labels[ids], shares)

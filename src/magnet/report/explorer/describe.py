@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from magnet.data import Dataset
+from magnet.evaluation.evaluate import plain_errors
 from magnet.neighbours import nearest
 from magnet.report.explorer.answers import RULES, Answers
 from magnet.report.explorer.encode import Encoded, encode, encode_bits, encode_positions
@@ -55,6 +56,7 @@ def describe_run(
         "method": run.config.method,
         "rule": RULES[run.learner.method.classifier],
         "checkpoint": describe_checkpoint(run.checkpoint),
+        "test": _test_error(run),
         "split": encode(np.minimum(run.data.split[rows], 2), "u1"),
         "loss": encode(answers.loss.numpy(), "f4"),
         "prediction": encode(answers.prediction.numpy(), "i4"),
@@ -64,6 +66,14 @@ def describe_run(
                        "distances": encode(squared.sqrt().numpy() / last.sigma, "f4")},
         "moments": [_describe_moment(m, *place) for m, place in zip(moments, places, strict=True)],
     }  # fmt: skip
+
+
+def _test_error(run: Run) -> dict[str, Any] | None:
+    """The error that `magnet evaluate` has for the plain view, of the whole test part; None where there is none."""
+    if not len(run.data.indices("test")):
+        return None
+    found = plain_errors(run)
+    return {"error": found["plain"][found["rule"]]["error"], "n": found["n"], "images": run.data.kind == "images"}
 
 
 def _without_self(squared: torch.Tensor, near: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -70,6 +70,8 @@ def draw_curve(curve: Curve, stories: Sequence[Story]) -> Figure | str:
         caption += f" Not there for {listed(without)}."
     if any(tested):
         caption += " Ring: the evaluated checkpoint on the test part."
+        if any(story.findings and story.findings.evaluation["views"] > 1 for story in stories):
+            caption += " Both of the plain view of images."
     legend = [
         (story.name + (f" ({_rule(story)})" if curve.name == "error" else ""), line_style(number))
         for number, story in enumerate(stories)
@@ -102,11 +104,11 @@ def _plot(axis: Any, line: Series, scale: float, look: dict[str, Any]) -> None:
 
 
 def _tested(story: Story) -> tuple[int, float] | None:
-    """The step and the error of the checkpoint that was evaluated, under the rule of the method."""
+    """The step and the error of the checkpoint that was evaluated, under the rule and in the view of the curve."""
     if story.findings is None:
         return None
     found = story.findings.evaluation
-    return found["step"], found[found["rule"]]["error"]
+    return found["step"], found["plain"][found["rule"]]["error"]
 
 
 def _rule(story: Story) -> str:

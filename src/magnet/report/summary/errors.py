@@ -8,7 +8,7 @@ from magnet.report.summary.canvas import INK, Figure, canvas, colour, line_style
 from magnet.report.summary.markup import Markup, element, join, table
 from magnet.report.summary.run_names import named
 from magnet.report.summary.stories import Story
-from magnet.report.summary.words import RULES, percent
+from magnet.report.summary.words import RULES, of_views, percent
 
 
 def draw_errors(stories: Sequence[Story]) -> Figure | None:
@@ -17,7 +17,8 @@ def draw_errors(stories: Sequence[Story]) -> Figure | None:
     rules = [rule for rule in RULES if any(rule in found for _, found in measured)]
     if not rules:
         return None
-    caption = "Error on the test part. The line on a bar is one standard error, from the number of test examples."
+    caption = f"Error on the test part{of_views(found for _, found in measured)}. The line on a bar is one standard "
+    caption += "error, from the number of test examples."
     legend = [(stories[number].name, line_style(number) | {"linewidth": 6}) for number, _ in measured]
     width = min(0.8 / len(measured), 0.3)
     with canvas("errors", "Error under each classifier", caption, legend, size=(7.2, 2.6)) as made:
@@ -45,24 +46,26 @@ def draw_errors(stories: Sequence[Story]) -> Figure | None:
 def error_table(stories: Sequence[Story], comparable: bool) -> Markup:
     """The same in numbers, with what else was measured; the best of a column is bold where runs can be compared."""
     measured = _measured(stories)
-    columns = {
-        **{RULES[rule]: (rule, "error") for rule in RULES},
+    columns: dict[str, tuple[str, ...]] = {RULES[rule]: (rule, "error") for rule in RULES}
+    if any(found["views"] > 1 for _, found in measured):
+        columns |= {f"{RULES[rule]}, plain view": ("plain", rule, "error") for rule in RULES}
+    columns |= {
         "kNC, top 5": ("knc", "error@5"),
         "recall@1": ("retrieval", "recall@1"),
         "MAP@R": ("retrieval", "map@r"),
         "calibration": ("", "ece_calibrated"),
     }
     best: dict[str, float] = {}
-    for name, (part, key) in columns.items():
-        values = [value for _, found in measured if (value := _value(found, part, key)) is not None]
+    for name, path in columns.items():
+        values = [value for _, found in measured if (value := _value(found, path)) is not None]
         if comparable and len(measured) > 1 and values:
-            best[name] = max(values) if part == "retrieval" else min(values)
+            best[name] = max(values) if path[0] == "retrieval" else min(values)
     rows = []
     for number, found in measured:
         cells: list[object] = [named(stories, number)]
-        for name, (part, key) in columns.items():
-            value = _value(found, part, key)
-            shown = join(_with_spread(value, found["n"]) if key == "error" and value is not None else [percent(value)])
+        for name, path in columns.items():
+            value, spread = _value(found, path), path[-1] == "error"
+            shown = join(_with_spread(value, found["n"]) if spread and value is not None else [percent(value)])
             cells.append(element("strong", shown) if value is not None and value == best.get(name) else shown)
         rows.append([*cells, f"{found['n']:,}"])
     head = ["run", *columns, "examples"]
@@ -82,7 +85,9 @@ def _measured(stories: Sequence[Story]) -> list[tuple[int, dict[str, Any]]]:
     return [(number, story.findings.evaluation) for number, story in enumerate(stories) if story.findings]
 
 
-def _value(found: dict[str, Any], part: str, key: str) -> float | None:
-    """Of a part of the evaluation; no part: that of the rule that the method is judged by."""
-    value = found.get(part or found["rule"], {}).get(key)
+def _value(found: dict[str, Any], path: tuple[str, ...]) -> float | None:
+    """A number of the evaluation by the keys that lead to it; "" stands for the rule that the method is judged by."""
+    value: Any = found
+    for key in path:
+        value = (value or {}).get(key or found["rule"])
     return None if value is None else float(value)

@@ -12,20 +12,20 @@ from magnet.training.checkpoint import find_checkpoint
 from magnet.training.config import read_config
 from magnet.training.memory import memory_key
 
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True)
 class Findings:
     """Plain values only, as JSON holds them."""
 
-    evaluation: dict[str, Any]  # of `magnet.evaluation.evaluate.evaluate`
+    evaluation: dict[str, Any]  # of `magnet.evaluation.evaluate.evaluate`, which keeps it itself
     impostors: dict[str, list[dict[str, Any]]]  # of each of its worst classes: see `rivals`
     sigma: float  # the unit of their distances
     attributes: dict[str, Any] | None  # see `attribute_findings`; None: the data has none
     examples: str  # a fingerprint of the examples that were evaluated
     digest: str  # of the data, as a whole
-    seconds: float  # that measuring took
+    seconds: float  # that measuring took, with the evaluation
 
     def save(self, folder: Path) -> None:
         """Keep them in the cache of the run; where that cannot be written, they are measured again next time."""
@@ -33,16 +33,16 @@ class Findings:
         with suppress(OSError):
             path.parent.mkdir(exist_ok=True)
             with replacing(path) as draft:
-                draft.write_text(json.dumps({"key": key, **asdict(self)}), encoding="utf-8")
+                draft.write_text(json.dumps({**asdict(self), "key": key, "evaluation": None}), encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path) -> "Findings | None":
-        """What was measured of this checkpoint under these settings, if it was."""
+    def load(cls, folder: Path, evaluation: dict[str, Any]) -> "Findings | None":
+        """What was measured of this checkpoint under these settings, if it was, beside its evaluation."""
         path, key = _place(folder)
         with suppress(OSError, ValueError, TypeError, AttributeError):
             known = json.loads(path.read_text(encoding="utf-8"))
             if known.pop("key", None) == key:
-                return cls(**known)
+                return cls(**{**known, "evaluation": evaluation})
         return None
 
 

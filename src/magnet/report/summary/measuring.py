@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from functools import cached_property
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +13,12 @@ from magnet.data import Dataset
 from magnet.data.attributes import Attributes
 from magnet.errors import UserError
 from magnet.evaluation.concentration import Concentration, attribute_concentration, concentration_within_classes
-from magnet.evaluation.evaluate import evaluate
+from magnet.evaluation.evaluate import evaluate, seconds_of_evaluation
 from magnet.report.summary.findings import Findings
 from magnet.report.summary.rivals import rivals
 from magnet.report.summary.stories import Story
 from magnet.training.embed import Report
 from magnet.training.run import Run
-
-WORST = 8  # classes to look at
-
-
-class OnceEmbedded(Run):
-    """A run that embeds its test part once, however often it is asked to."""
-
-    @cached_property
-    def test_part(self) -> Tensor:
-        """Representations (n, d)."""
-        return super().embed(self.data.indices("test"), test=True)
-
-    def embed(self, rows: Tensor, data: Dataset | None = None, *, test: bool = False) -> Tensor:
-        """As a run does."""
-        whole = test and data in (None, self.data) and rows.equal(self.data.indices("test"))
-        return self.test_part if whole else super().embed(rows, data, test=test)
 
 
 def measure(story: Story, report: Report | None = None) -> None:
@@ -46,10 +30,10 @@ def measure(story: Story, report: Report | None = None) -> None:
 
 
 def _measure(folder: Path, notes: list[str], report: Report | None) -> Findings:
-    known = Findings.load(folder)
     try:
-        run = OnceEmbedded(folder, report=report)
+        run = Run(folder, report=report)
     except UserError as error:
+        known = _earlier(folder)
         if known is None:
             raise
         notes.append(f"Measured earlier: {error}.")
@@ -58,11 +42,11 @@ def _measure(folder: Path, notes: list[str], report: Report | None) -> Findings:
     if not len(rows):
         raise UserError(f"{run.config.data} has no test part to evaluate on")
     notes += run.notes
-    digest = run.data.digest
-    if known is not None and known.digest == digest.whole:
+    evaluation = evaluate(run)
+    known = Findings.load(folder, evaluation)
+    if known is not None and known.digest == run.memory.digest:
         return known
     start = time.perf_counter()
-    evaluation = evaluate(run, worst=WORST)
     sigma = run.rule("knc").variance ** 0.5
     wrong = {row["class"] for row in evaluation["worst"]}
     found = Findings(
@@ -75,13 +59,25 @@ def _measure(folder: Path, notes: list[str], report: Report | None) -> Findings:
         sigma=sigma,
         attributes=None
         if run.data.attributes is None
-        else attribute_findings(run.data.attributes.keep(rows.numpy()), run.test_part, run.data.labels[rows]),
+        else attribute_findings(
+            run.data.attributes.keep(rows.numpy()), run.part("test", test=True), run.data.labels[rows]
+        ),
         examples=fingerprint(run.data, rows),
-        digest=digest.whole,
-        seconds=time.perf_counter() - start,
+        digest=run.memory.digest,
+        seconds=seconds_of_evaluation(run) + time.perf_counter() - start,
     )
     found.save(folder)
     return found
+
+
+def _earlier(folder: Path) -> Findings | None:
+    """What is kept of a run whose data cannot be opened."""
+    with suppress(UserError):
+        run = Run(folder, need_data=False)
+        known = Findings.load(folder, evaluate(run))
+        if known is not None and known.digest == run.memory.digest:
+            return known
+    return None
 
 
 def attribute_findings(attributes: Attributes, representations: Tensor, labels: Tensor) -> dict[str, Any] | None:

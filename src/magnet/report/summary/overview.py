@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from magnet.report.maps import COLOURS
 from magnet.report.summary.markup import Markup, element, join, swatch
 from magnet.report.summary.stories import Story
-from magnet.report.summary.words import RULES, duration, listed, percent
+from magnet.report.summary.words import RULES, duration, listed, of_views, percent
 from magnet.training.workbench import absolute
 
 
@@ -60,7 +60,9 @@ def _card(story: Story, number: int) -> Markup:
     if story.findings:
         found = story.findings.evaluation
         error = percent(found[found["rule"]]["error"])
-        about = f"error of {RULES[found['rule']]} on {found['n']:,} test examples, {found['checkpoint']}"
+        about = (
+            f"error of {RULES[found['rule']]} on {found['n']:,} test examples{of_views([found])}, {found['checkpoint']}"
+        )
         lines += [element("div", error, kind="figure-number"), element("div", about, kind="what")]
     else:
         lines += [element("div", "–", kind="figure-number"), element("div", "not evaluated", kind="what")]

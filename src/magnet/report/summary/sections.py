@@ -32,6 +32,11 @@ def _errors(stories: Sequence[Story]) -> Section:
         "retrieval among the test examples. Calibration: expected calibration error of the method's own rule, after "
         "its temperature."
     )
+    if any(story.findings and story.findings.evaluation["views"] > 1 for story in stories):
+        notes += (
+            " Plain view: the centre of an image alone, as the explorer and an ONNX file see it; all else is of the "
+            "mean of the test views."
+        )
     return "Errors", join([show(drawn), error_table(stories, comparable(stories)), _caption(notes)]), [drawn]
 
 

@@ -1,6 +1,7 @@
 """Numbers and names as people read them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 RULES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}
 
@@ -23,3 +24,9 @@ def duration(seconds: float) -> str:
 def listed(names: Sequence[str]) -> str:
     """Names in a sentence."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def of_views(evaluations: Iterable[dict[str, Any]]) -> str:
+    """Which views of images errors are of, to follow a comma; nothing where there is one view only, as of vectors."""
+    counts = sorted({found["views"] for found in evaluations})
+    return "" if counts == [1] else f", mean of {listed([str(count) for count in counts])} test views of each image"

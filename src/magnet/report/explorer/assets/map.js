@@ -83,10 +83,9 @@ class MapView {
   }
 
   describe() {
-    const { run, data } = this;
-    const tested = Array.from(run.end.shown).filter((id) => run.split[id] === 2);
-    const wrong = tested.filter((id) => run.prediction[id] !== data.labels[id]).length;
-    const error = tested.length ? `: ${percent(wrong / tested.length)} of ${whole(tested.length)} test wrong` : "";
+    const { run } = this;
+    const view = run.test?.images ? ", plain view" : "";
+    const error = run.test ? `: error ${percent(run.test.error)} on ${plural(run.test.n, "test example")}${view}` : "";
     const end = this.moment === run.end;
     const step = end ? run.checkpoint : `step ${whole(this.moment.step)}`;
     this.caption.textContent = [run.method, step, end ? `${run.rule}${error}` : "training part"].join(" · ");
