@@ -136,3 +136,40 @@ def test_invariant_to_a_common_scale_if_the_variance_follows(index):
     p = SoftNeighbours(x, labels, 9, variance=0.7).predict_proba(QUERIES)
     q = SoftNeighbours(x * 100, labels, 9, variance=0.7e4).predict_proba(QUERIES * 100)
     torch.testing.assert_close(p, q)
+
+
+def test_refined_centres_minimise_the_log_loss_with_the_pull():
+    rng = np.random.default_rng(0)
+    labels = np.arange(90) % 3
+    r = torch.tensor(np.eye(3, 4)[labels] + rng.normal(size=(90, 4)))
+    index = ClusterIndex.fit(r, torch.tensor(labels), 2, seed=0)
+    weights = torch.tensor(rng.uniform(0.5, 2, len(index)))
+    rule = NearestClusters(index, variance=1.3, scaling=2.0, weights=weights)
+    pull, factor = 0.2, 2.0 / (2 * 1.3)
+
+    def naive(centres):
+        loss = pull * factor * ((centres - index.centres.numpy()) ** 2).sum() / len(centres)
+        for x, label in zip(r.numpy(), labels, strict=True):
+            votes = [
+                w * np.exp(-factor * ((x - mu) ** 2).sum()) for w, mu in zip(weights.numpy(), centres, strict=True)
+            ]
+            own = sum(v for v, c in zip(votes, index.centre_labels.tolist(), strict=True) if c == label)
+            loss -= np.log(own / sum(votes)) / len(r)
+        return loss
+
+    refined = rule.refined(r, torch.tensor(labels), pull=pull, iterations=200)
+    best = refined.references.numpy()
+    assert naive(best) < naive(index.centres.numpy()) - 0.01
+    for _ in range(20):  # no step in any direction goes further down
+        step = rng.normal(size=best.shape)
+        assert naive(best + 1e-3 * step) > naive(best) - 1e-8
+    assert torch.equal(rule.references, index.centres), "the rule itself stays as it was"
+
+
+def test_with_a_strong_pull_refined_centres_are_the_means():
+    r = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    labels = torch.arange(40) % 2
+    rule = NearestClusters(ClusterIndex.fit(r, labels, 2, seed=0))
+    torch.testing.assert_close(rule.refined(r, labels, pull=1e9).references, rule.references, atol=1e-6, rtol=0)
+    with pytest.raises(ValueError, match="no cluster"):
+        rule.refined(r, labels + 5, pull=1.0)

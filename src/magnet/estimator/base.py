@@ -1,6 +1,7 @@
 """What both estimators share: labels, probabilities and refusals from weighted clusters, and their growth."""
 
 import os
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -11,19 +12,20 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from magnet.classify import NearestClusters, novelty
 from magnet.errors import UserError
 from magnet.estimator import growing, saving
 from magnet.estimator.checking import checked_targets
-from magnet.estimator.choosing import Data, novelty_of
-from magnet.estimator.votes import WeightedVotes, masses
 from magnet.index import ClusterIndex
+from magnet.start import Examples, cluster_weights
 
 
 class ClusterClassifier(ClassifierMixin, BaseEstimator):
     """k-nearest-cluster classification by learnt clusters.
 
     A subclass sets ``classes_``, ``centres_``, ``centre_labels_``, ``centre_counts_``, ``class_weight_``,
-    ``variance_``, ``scaling_`` and ``novelty_threshold_``, and maps inputs to representations in ``_embed``.
+    ``variance_``, ``scaling_`` and ``novelty_threshold_``, and maps inputs to representations in ``_embed``. It may
+    also set ``centre_shifts_``, by which the centres that vote differ from the means of their members.
     """
 
     neighbours: int
@@ -31,6 +33,7 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
     n_clusters_: int
     scaling_: float
     novelty_threshold_: float
+    centre_shifts_: NDArray[Any]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable label (n,) of each row of X (n, n_features)."""
@@ -41,7 +44,7 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """The probability (n, n_classes) of each class, in the order of ``classes_``."""
         representations = self._represent(X)
-        return self._votes().proba(representations).numpy()
+        return self._votes().predict_proba(representations).numpy()
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[Any]:
         """The logarithm of `predict_proba`, finite."""
@@ -55,7 +58,7 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
     def novelty(self, X: ArrayLike) -> NDArray[Any]:
         """The distance (n,) to the nearest cluster, in units of sigma."""
         representations = self._represent(X)
-        return novelty_of(representations, torch.tensor(self.centres_), self.variance_).numpy()
+        return novelty(representations, torch.tensor(self.centres_), self.variance_).numpy()
 
     def is_novel(self, X: ArrayLike) -> NDArray[Any]:
         """Whether each row (n,) lies beyond ``novelty_threshold_`` and should rather be refused than labelled."""
@@ -80,7 +83,9 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
             reach=self.novelty_threshold_ * self.variance_**0.5,
             n_clusters=self.n_clusters_,
         )
-        self._keep_clusters(classes, centres, owners, counts)
+        shifts = np.zeros_like(centres)  # new clusters vote where they lie
+        shifts[: len(self.centre_shifts_)] = self.centre_shifts_
+        self._keep_clusters(classes, centres, owners, counts, shifts)
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -104,18 +109,21 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self._embed(validate_data(self, X, reset=False, dtype=(np.float64, np.float32)))
 
-    def _votes(self) -> WeightedVotes:
+    def _votes(self) -> NearestClusters:
         columns = torch.tensor(np.searchsorted(self.classes_, self.centre_labels_))
-        return WeightedVotes(
-            torch.tensor(self.centres_),
-            columns,
-            masses(torch.tensor(self.centre_counts_), columns, torch.tensor(self.class_weight_)),
-            variance=self.variance_,
+        counts = torch.tensor(self.centre_counts_)
+        centres = torch.tensor(self.centres_ + self.centre_shifts_)
+        index = ClusterIndex(
+            centres, columns, torch.arange(len(centres)), torch.tensor(self.variance_, dtype=torch.float64)
+        )
+        return NearestClusters(
+            index,
+            self.neighbours,
             scaling=self.scaling_,
-            neighbours=self.neighbours,
+            weights=cluster_weights(counts, columns, torch.tensor(self.class_weight_)),
         )
 
-    def _validate(self, X: ArrayLike, y: ArrayLike, *, reset: bool = True) -> Data:
+    def _validate(self, X: ArrayLike, y: ArrayLike, *, reset: bool = True) -> Examples:
         """Check X and y, set ``classes_`` and ``class_weight_``, and give the data with labels 0..C-1."""
         X, y = validate_data(self, X, y, reset=reset, dtype=(np.float64, np.float32))
         y = checked_targets(y)
@@ -125,17 +133,35 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
                 f"y holds one class only ({self.classes_[0]!r}); a classifier needs examples of two classes or more"
             )
         self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
-        return Data(torch.tensor(X, dtype=torch.float64), torch.tensor(labels, dtype=torch.long))
+        return Examples(torch.tensor(X, dtype=torch.float64), torch.tensor(labels, dtype=torch.long))
 
-    def _keep_index(self, index: ClusterIndex) -> None:
-        """Take over the clusters of an index with labels 0..C-1."""
+    def _keep_index(self, index: ClusterIndex, voting: Tensor | None = None) -> None:
+        """Take over the clusters of an index with labels 0..C-1; ``voting`` (J, k): refined centres, if there are."""
         self.variance_ = float(index.variance)
-        self._keep_clusters(self.classes_, index.centres.numpy(), index.centre_labels.numpy(), index.sizes.numpy())
+        shifts = torch.zeros_like(index.centres) if voting is None else voting - index.centres
+        self._keep_clusters(
+            self.classes_,
+            index.centres.numpy(),
+            index.centre_labels.numpy(),
+            index.sizes.numpy(),
+            shifts.numpy(),
+        )
 
     def _keep_clusters(
-        self, classes: NDArray[Any], centres: NDArray[Any], owners: NDArray[Any], counts: NDArray[Any]
+        self,
+        classes: NDArray[Any],
+        centres: NDArray[Any],
+        owners: NDArray[Any],
+        counts: NDArray[Any],
+        shifts: NDArray[Any],
     ) -> None:
-        self.classes_, self.centres_, self.centre_counts_ = classes, centres, counts
+        self.classes_, self.centres_, self.centre_counts_, self.centre_shifts_ = classes, centres, counts, shifts
         self.centre_labels_ = classes[owners]
         examples = np.repeat(self.centre_labels_, counts)
         self.class_weight_ = compute_class_weight(self.class_weight, classes=classes, y=examples)
+
+
+def novelty_threshold(indexes: Iterable[ClusterIndex], held: Iterable[Tensor], rate: float) -> float:
+    """The novelty that a share ``rate`` of the held-out representations exceeds."""
+    far = [novelty(r, index.centres, float(index.variance)) for index, r in zip(indexes, held, strict=True)]
+    return float(torch.cat(far).quantile(1 - rate))

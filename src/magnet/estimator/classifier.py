@@ -1,7 +1,7 @@
 """MagnetClassifier: Magnet on feature vectors, with the manners of scikit-learn."""
 
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -11,46 +11,70 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from magnet.estimator.base import ClusterClassifier
+from magnet.classify import NearestClusters, novelty_left_out
+from magnet.errors import UserError
+from magnet.estimator.base import ClusterClassifier, novelty_threshold
 from magnet.estimator.checking import check_device, check_fraction, check_number
-from magnet.estimator.choosing import (
+from magnet.estimator.fitting import Recipe, train
+from magnet.index import ClusterIndex
+from magnet.start import (
     CLUSTERS,
+    POWERS,
+    PULL,
     SHRINKAGES,
-    Data,
+    Choice,
+    Examples,
     Folds,
     Start,
-    choose_clusters,
+    WithinClusters,
+    choose_pull,
     choose_start,
+    cluster,
+    cluster_weights,
     hold_out,
-    novelty_left_out,
-    novelty_threshold,
+    order_directions,
 )
-from magnet.estimator.fitting import Recipe, cluster, train
-from magnet.estimator.start import WithinClass
+
+TRAINED_SHRINKAGES = 2  # how many of the shrinkages that suit the start are tried in training
+
+
+class _Trial(NamedTuple):
+    """A training on the parts of the folds, after its best iteration."""
+
+    iterations: int
+    shrinkage: float
+    scaling: float  # of the votes
+    log_losses: list[float]  # held out, after each iteration
+    indexes: list[ClusterIndex]
+    parts: list[Tensor]  # (n, k) of each fold
+    held: list[Tensor]
 
 
 class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterClassifier):
     """Learns a linear map of feature vectors with the Magnet objective, and classifies by the nearest clusters.
 
     How it works, and how "auto" settings are chosen. A share of every class is held out (of small data several
-    times, each time another share, judged together). The map starts from a
-    whitening of the variation inside classes, in closed form (see `magnet.estimator.start`); how much that
-    covariance is shrunk, whether features are standardised, and how many clusters a class has, are those with
-    the least log-loss of the votes on the held-out part. The map is trained on the rest, and the held-out part
-    says after which iteration to stop, how sharp the votes should be so that probabilities are calibrated, and how
-    far from all clusters an input is novel. Then everything is done once more with all examples and these settings.
-    No test data are needed, and no file is written.
+    times, each time another share, judged together). The map starts in closed form, from a whitening of the variation
+    inside clusters (see `magnet.start`); the power of the features, whether they are standardised, how much the
+    covariance is shrunk and how many clusters a class has are those with the least log-loss of the votes on the
+    held-out part. The map is trained on the rest, and the held-out part says after which iteration to stop, how sharp
+    the votes should be so that probabilities are calibrated, whether centres are refined (moved from the means of
+    their members to where they vote better), and how far from all clusters an input is novel. Then everything is done
+    once more with all examples and these settings. No test data are needed, and no file is written.
 
     Args:
-        n_components: dimensions k of the representation; "auto": 256, or up to 512 where there are more classes than
-            that. Never more than there are features (or examples).
+        n_components: dimensions k of the representation; "auto": 512. Never more than there are features (or
+            examples). They are in order, the most discriminating direction first.
         n_clusters: clusters for each class (fewer in a class with less than four examples for each); "auto": as
             many of 1, 2, 4, 8, 16 as go on lowering the held-out log-loss.
         scaling: the factor on normalised squared distances in the objective; "auto": half of what suits the votes at
             the start. That of the votes is always calibrated.
         alpha: the gap of the objective.
-        shrinkage: of the covariance inside classes, in [0, 1); "auto": 0.1, 0.4 or 0.7.
+        power: of the features, before anything else: 1 or, for non-negative features, any other; "auto": 1 or 1/2.
+        shrinkage: of the covariance inside clusters, in [0, 1); "auto": 0.1, 0.4 or 0.7.
         standardize: whether each feature is divided by its standard deviation; "auto": tried both ways.
+        centres: "means" of the members vote, as in the paper, or "refined" ones (`NearestClusters.refined`); "auto":
+            what has the least held-out log-loss.
         clusters_per_batch: M, the most clusters in a neighbourhood.
         examples_per_cluster: D, examples drawn of each; "auto": 4, and up to 16 where there are few clusters.
         learning_rate: of SGD with momentum, at its highest.
@@ -59,9 +83,9 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         early_stopping: whether to stop at the iteration with the least held-out log-loss; if nothing is held out, once
             the training loss falls no more.
         n_iter_no_change: iterations without gain after which none is expected any more.
-        validation_fraction: the share of each class held out, in up to five folds while that makes less than 1000
-            examples. With less than 30 nothing is held out: "auto" then means one cluster, a shrinkage of 0.4,
-            standardised features and a scaling of k, at most 10.
+        validation_fraction: the share of each class held out, in up to three folds while that makes less than 500
+            examples. With less than 30 nothing is held out: "auto" then means one cluster, a power of 1, a shrinkage of
+            0.4, standardised features, a scaling of k, at most 10, and means as centres.
         neighbours: the nearest clusters that vote.
         class_weight: None, "balanced" or {label: weight}. An example counts as if it were there that many times: in
             the loss, in the votes of its cluster and in the held-out log-loss. The start does not depend on it.
@@ -74,8 +98,10 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
 
     Attributes:
         classes_: (C,) labels.
-        mean_, components_: (n_features,) and (k, n_features): the map, ``components_ (x - mean_)``.
+        power_, mean_, components_: (), (n_features,) and (k, n_features): the map, ``components_ (x^power_ - mean_)``.
         centres_, centre_labels_, centre_counts_: (J, k), (J,) and (J,): the clusters of the representation.
+        centre_shifts_: (J, k), what is added to the centres when they vote; zero if they are not refined.
+        pull_: that of the refined centres (see `NearestClusters.refined`); None: means.
         variance_: sigma^2, ``sum |r - mu(r)|^2 / (N - 1)``.
         scaling_: of the votes.
         n_clusters_, shrinkage_, standardize_, training_scaling_: as given or chosen.
@@ -105,13 +131,15 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         alpha: float = 2.0,
         shrinkage: float | Literal["auto"] = "auto",
         standardize: bool | Literal["auto"] = "auto",
+        power: float | Literal["auto"] = "auto",
+        centres: Literal["auto", "means", "refined"] = "auto",
         clusters_per_batch: int = 48,
         examples_per_cluster: int | Literal["auto"] = "auto",
         learning_rate: float = 0.01,
         max_iter: int = 10,
         early_stopping: bool = True,
         n_iter_no_change: int = 3,
-        validation_fraction: float = 0.1,
+        validation_fraction: float = 0.2,
         neighbours: int = 128,
         class_weight: Any = None,
         refusal_rate: float = 0.05,
@@ -126,6 +154,8 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         self.alpha = alpha
         self.shrinkage = shrinkage
         self.standardize = standardize
+        self.power = power
+        self.centres = centres
         self.clusters_per_batch = clusters_per_batch
         self.examples_per_cluster = examples_per_cluster
         self.learning_rate = learning_rate
@@ -150,9 +180,11 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         iterations = self.max_iter
         if not again:
             iterations = self._choose(data, seed)
-            spectrum = WithinClass(data.x, data.labels, standardize=self.standardize_, seed=seed)
-            self.mean_ = spectrum.mean.numpy()
-            self.components_ = spectrum.components(self.shrinkage_, self._dim(data)).numpy()
+            spectrum = WithinClusters(
+                *data, self.n_clusters_, power=self.power_, standardize=self.standardize_, seed=seed
+            )
+            _, mean, components = spectrum.start(self.shrinkage_, self._dim(data))
+            self.mean_, self.components_ = mean.numpy(), components.numpy()
             self.n_iter_, self.loss_curve_ = 0, []
         start = self._embed(data.x.numpy())
         judged = bool(self.validation_loss_curve_) or again
@@ -163,13 +195,19 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             self._say(f"iteration {self.n_iter_}: loss {loss:.4f}")
             if self.early_stopping and not judged and self._levelled_off():
                 break
+        matrix = order_directions(start @ matrix.T, data.labels) @ matrix  # a rotation: no distance changes
         self.components_ = (matrix @ torch.tensor(self.components_)).numpy()
         representations = start @ matrix.T
         index = cluster(representations, data.labels, self.n_clusters_, seed)
         if np.isnan(self.novelty_threshold_):
             far = novelty_left_out(representations, index)
             self.novelty_threshold_ = float(far.quantile(1 - self.refusal_rate))
-        self._keep_index(index)
+        voting = None
+        if self.pull_ is not None:
+            rule = self._rule(index)
+            each = torch.tensor(self.class_weight_)[data.labels]
+            voting = rule.refined(representations, data.labels, pull=self.pull_, example_weights=each).references
+        self._keep_index(index, voting)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -179,9 +217,14 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         return self._embed(inputs).numpy().astype(inputs.dtype, copy=False)
 
     def _embed(self, X: NDArray[Any]) -> Tensor:
-        return (torch.tensor(X, dtype=torch.float64) - torch.tensor(self.mean_)) @ torch.tensor(self.components_).T
+        x = torch.tensor(X, dtype=torch.float64)
+        return Start(self.power_, torch.tensor(self.mean_), torch.tensor(self.components_))(x)
 
-    def _choose(self, data: Data, seed: int) -> int:
+    def _rule(self, index: ClusterIndex) -> NearestClusters:
+        weights = cluster_weights(index.sizes, index.centre_labels, torch.tensor(self.class_weight_))
+        return NearestClusters(index, self.neighbours, scaling=self.scaling_, weights=weights)
+
+    def _choose(self, data: Examples, seed: int) -> int:
         """Set all that is chosen from the data, and give the number of iterations."""
         folds = hold_out(data, self.validation_fraction, torch.tensor(self.class_weight_), self.neighbours, seed)
         dim = self._dim(data)
@@ -189,46 +232,68 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             self.n_clusters_ = 1 if self.n_clusters == "auto" else self.n_clusters
             self.shrinkage_ = 0.4 if self.shrinkage == "auto" else self.shrinkage
             self.standardize_ = True if self.standardize == "auto" else bool(self.standardize)
+            self.power_ = 1.0 if self.power == "auto" else float(self.power)
             self.scaling_ = float(min(10, dim))
             self.training_scaling_ = self.scaling_ if self.scaling == "auto" else float(self.scaling)
+            self.pull_ = PULL if self.centres == "refined" else None
             self.novelty_threshold_, self.validation_loss_curve_ = np.nan, []
             return self.max_iter
-        start = choose_start(
+        choices = choose_start(
             folds,
-            (False, True) if self.standardize == "auto" else (bool(self.standardize),),
-            SHRINKAGES if self.shrinkage == "auto" else (self.shrinkage,),
-            dim,
-            2 if self.n_clusters == "auto" else self.n_clusters,
+            powers=POWERS if self.power == "auto" else (float(self.power),),
+            standardize=(False, True) if self.standardize == "auto" else (bool(self.standardize),),
+            shrinkages=SHRINKAGES if self.shrinkage == "auto" else (self.shrinkage,),
+            clusters=CLUSTERS if self.n_clusters == "auto" else (self.n_clusters,),
+            dim=dim,
         )
-        self.standardize_, self.shrinkage_ = start.standardize, start.shrinkage
-        candidates = CLUSTERS if self.n_clusters == "auto" else [self.n_clusters]
-        self.n_clusters_, sharpness = choose_clusters(folds, start.parts, start.held, candidates)
-        self.training_scaling_ = float(sharpness / 2 if self.scaling == "auto" else self.scaling)
-        return self._try(folds, start, seed)
+        best = choices[0]
+        self.power_, self.standardize_, self.n_clusters_ = best.power, best.standardize, best.n_clusters
+        self.training_scaling_ = float(best.scaling / 2 if self.scaling == "auto" else self.scaling)
+        self._say(
+            f"start: power {self.power_:g}, {self.n_clusters_} cluster(s) a class, shrinkage {best.shrinkage:g}, "
+            f"{'standardised, ' if self.standardize_ else ''}held-out log-loss {best.log_loss:.4f}"
+        )
+        tried = [self._try(folds, choice, seed) for choice in choices[:TRAINED_SHRINKAGES]]
+        trial = min(tried, key=lambda trial: min(trial.log_losses))
+        self.shrinkage_, self.scaling_ = trial.shrinkage, trial.scaling
+        self.validation_loss_curve_ = trial.log_losses
+        self.novelty_threshold_ = novelty_threshold(trial.indexes, trial.held, self.refusal_rate)
+        self.pull_ = None
+        if self.centres != "means":
+            rules = [self._rule(index) for index in trial.indexes]
+            self.pull_, log_loss = choose_pull(
+                folds, rules, trial.indexes, trial.parts, trial.held, or_means=self.centres == "auto"
+            )
+            self._say(f"centres: {'means' if self.pull_ is None else f'pull {self.pull_:g}'}, log-loss {log_loss:.4f}")
+        return trial.iterations
 
-    def _try(self, folds: Folds, start: Start, seed: int) -> int:
-        """Train on the parts, calibrate on the held-out examples, and give the best number of iterations."""
-        self.validation_loss_curve_ = []
-        best, least = 1, np.inf
+    def _try(self, folds: Folds, choice: Choice, seed: int) -> _Trial:
+        """Train on the parts of the folds, and keep what the held-out examples say is the best iteration."""
+        curve: list[float] = []
+        best: _Trial | None = None
         runs = (
             self._iterations(part, data.labels, seed, self.max_iter)
-            for part, data in zip(start.parts, folds.parts, strict=True)
+            for part, data in zip(choice.parts, folds.parts, strict=True)
         )
         for done, results in enumerate(zip(*runs, strict=True), 1):
             parts, held = (
                 [r @ matrix.T for r, (matrix, _) in zip(group, results, strict=True)]
-                for group in (start.parts, start.held)
+                for group in (choice.parts, choice.held)
             )
             indexes = folds.cluster(parts, self.n_clusters_)
             scaling, held_loss = folds.judge(indexes, held)
-            self.validation_loss_curve_.append(held_loss)
+            better = not curve or held_loss < min(curve)
+            curve.append(held_loss)
             loss = np.mean([loss for _, loss in results])
-            self._say(f"trial iteration {done}: loss {loss:.4f}, held-out log-loss {held_loss:.4f}")
-            if held_loss < least or not self.early_stopping:
-                best, least, self.scaling_ = done, held_loss, scaling
-                self.novelty_threshold_ = novelty_threshold(indexes, held, self.refusal_rate)
-            elif done - best >= self.n_iter_no_change:
+            self._say(
+                f"shrinkage {choice.shrinkage:g}, trial iteration {done}: loss {loss:.4f}, "
+                f"held-out log-loss {held_loss:.4f}"
+            )
+            if best is None or better or not self.early_stopping:
+                best = _Trial(done, choice.shrinkage, scaling, curve, indexes, parts, held)
+            elif done - best.iterations >= self.n_iter_no_change:
                 break
+        assert best is not None
         return best
 
     def _iterations(self, start: Tensor, labels: Tensor, seed: int, count: int) -> Iterator[tuple[Tensor, float]]:
@@ -253,9 +318,8 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         curve, late = self.loss_curve_, self.n_iter_no_change
         return len(curve) > late and min(curve[-late:]) >= min(curve[:-late])
 
-    def _dim(self, data: Data) -> int:
-        wanted = max(256, min(len(self.classes_) - 1, 512)) if self.n_components == "auto" else self.n_components
-        return min(wanted, *data.x.shape)
+    def _dim(self, data: Examples) -> int:
+        return min(512 if self.n_components == "auto" else self.n_components, *data.x.shape)
 
     def _say(self, line: str) -> None:
         if self.verbose:
@@ -271,6 +335,9 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             isinstance(self.standardize, str) and self.standardize == "auto"
         ):
             raise ValueError(f'standardize must be True, False or "auto"; found {self.standardize!r}')
+        check_number(self.power, "power", least=0, auto=True)
+        if self.centres not in ("auto", "means", "refined"):
+            raise UserError(f'centres must be "auto", "means" or "refined"; found {self.centres!r}')
         check_number(self.clusters_per_batch, "clusters_per_batch", least=2, whole=True)
         check_number(self.examples_per_cluster, "examples_per_cluster", least=1, whole=True, auto=True)
         check_number(self.learning_rate, "learning_rate", least=0)

@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from magnet.index import ClusterIndex
 from magnet.objective import MagnetLoss
 from magnet.sampler import NeighbourhoodSampler
+from magnet.start import cluster
 
 LEAST_STEPS = 25  # in an iteration, where a pass over the data is shorter
 
@@ -28,13 +28,6 @@ class Recipe:
     iterations: int  # the length of the learning rate's cosine
     seed: int
     device: str
-
-
-def cluster(representations: Tensor, labels: Tensor, n_clusters: int, seed: int, restarts: int = 3) -> ClusterIndex:
-    """The index of representations (N, k): at most ``n_clusters`` for each class, of at least four examples each."""
-    counts = torch.bincount(labels).tolist()
-    wanted = {c: min(n_clusters, max(1, n // 4)) for c, n in enumerate(counts) if n}
-    return ClusterIndex.fit(representations, labels, wanted, seed=seed, restarts=restarts)
 
 
 def train(start: Tensor, labels: Tensor, weights: Tensor, recipe: Recipe) -> Iterator[tuple[Tensor, float]]:

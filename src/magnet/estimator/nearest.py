@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from magnet.estimator.base import ClusterClassifier
+from magnet.classify import novelty_left_out
+from magnet.estimator.base import ClusterClassifier, novelty_threshold
 from magnet.estimator.checking import check_fraction, check_number
-from magnet.estimator.choosing import CLUSTERS, choose_clusters, hold_out, novelty_left_out, novelty_threshold
-from magnet.estimator.fitting import cluster
+from magnet.start import CLUSTERS, choose_clusters, cluster, hold_out
 
 
 class NearestClustersClassifier(ClusterClassifier):
@@ -30,7 +30,7 @@ class NearestClustersClassifier(ClusterClassifier):
         class_weight: None, "balanced" or {label: weight}: a cluster weighs as if each of its examples were there that
             many times.
         validation_fraction: the share of each class that is held out to choose the above and the threshold of
-            `is_novel`, in up to five folds while that makes less than 1000 examples; with less than 30 nothing is
+            `is_novel`, in up to three folds while that makes less than 500 examples; with less than 30 nothing is
             held out. In the end all examples are clustered.
         refusal_rate: the share of known inputs that `is_novel` may refuse.
         random_state: seed of the clustering and of the held-out part.

@@ -1,0 +1,132 @@
+"""The closed-form start: whitening within clusters, votes weighted by members, and what held-out examples choose."""
+
+import numpy as np
+import torch
+
+from magnet.classify import NearestClusters
+from magnet.index import ClusterIndex
+from magnet.start import (
+    Examples,
+    VotingTrial,
+    WithinClusters,
+    calibrate_votes,
+    choose_start,
+    cluster,
+    hold_out,
+    order_directions,
+)
+
+
+def test_votes_are_those_of_the_formula():
+    rng = np.random.default_rng(0)
+    centres, queries = rng.normal(size=(6, 3)), rng.normal(size=(5, 3))
+    columns, mass = np.array([0, 0, 1, 2, 2, 2]), np.array([1.0, 5, 2, 0.1, 7, 3])
+    index = ClusterIndex(
+        torch.tensor(centres), torch.tensor(columns), torch.arange(6), torch.tensor(0.7, dtype=torch.float64)
+    )
+    votes = NearestClusters(index, scaling=1.3, weights=torch.tensor(mass)).predict_proba(torch.tensor(queries))
+    distances = ((queries[:, None] - centres) ** 2).sum(axis=2)
+    each = mass * np.exp(-1.3 * distances / (2 * 0.7))
+    expected = np.stack([each[:, columns == c].sum(axis=1) for c in range(3)], axis=1) / each.sum(axis=1)[:, None]
+    np.testing.assert_allclose(votes.numpy(), expected)
+
+
+def test_calibration_finds_the_scaling_of_the_data():
+    # Two Gaussian classes of unit variance in one dimension: with sigma^2 = 1 the right scaling is 1.
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.arange(4000) % 2
+    r = (2.0 * labels + torch.randn(4000, generator=rng)).double()[:, None]
+    index = ClusterIndex(torch.tensor([[0.0], [2.0]]).double(), torch.arange(2), labels, torch.tensor(1.0))
+    scaling, loss = calibrate_votes([VotingTrial(index, r, labels)], torch.ones(2).double(), neighbours=2)
+    assert 0.85 < scaling < 1.15
+    assert loss < 0.5
+
+
+def test_held_out_parts_are_disjoint_stratified_and_leave_something_of_each_class():
+    labels = torch.cat([torch.full((n,), c) for c, n in enumerate([100, 50, 2, 1])])
+    data = Examples(torch.arange(len(labels)).double()[:, None], labels)
+    folds = hold_out(data, 0.1, torch.ones(4), 8, seed=0)
+    seen = torch.cat([held.x for held in folds.held])
+    assert len(seen.unique()) == len(seen)
+    for part, held in zip(folds.parts, folds.held, strict=True):
+        assert sorted(torch.cat([part.x, held.x]).flatten().tolist()) == list(range(len(labels)))
+        assert part.labels.unique().tolist() == [0, 1, 2, 3]
+        assert torch.bincount(held.labels)[:2].tolist() == [10, 5]
+    assert hold_out(data.take(torch.arange(20)), 0.1, torch.ones(4), 8, seed=0) is None
+
+
+def two_modes(classes=4, each=60, features=12, seed=0):
+    """Classes of two modes, on opposite sides of the origin: the means of all classes are nearly the same."""
+    rng = torch.Generator().manual_seed(seed)
+    modes = torch.randn(classes, features, generator=rng, dtype=torch.float64)
+    modes = torch.stack([modes, -modes], dim=1).flatten(0, 1)
+    which = torch.arange(2 * classes).repeat_interleave(each)
+    x = modes[which] + torch.randn(len(which), features, generator=rng, dtype=torch.float64)
+    return Examples(x, which // 2)
+
+
+def test_the_start_whitens_what_varies_within_clusters():
+    data = two_modes()
+    start = WithinClusters(*data, 2).start(shrinkage=0.0, dim=12)
+    r = start(data.x)
+    index = cluster(data.x.float(), data.labels, 2, seed=0)
+    residuals = (
+        r.numpy()
+        - np.stack([r[index.assignments == j].mean(dim=0) for j in range(len(index))])[index.assignments.numpy()]
+    )
+    covariance = residuals.T @ residuals / (len(residuals) - len(index))
+    np.testing.assert_allclose(covariance, np.eye(12), atol=1e-8)
+
+
+def test_the_start_with_one_cluster_a_class_is_linear_discriminant_analysis():
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    x = rng.normal(size=(300, 5)) @ rng.normal(size=(5, 5)) + 2 * np.eye(3, 5)[y]
+    start = WithinClusters(torch.tensor(x), torch.tensor(y)).start(shrinkage=0.0, dim=2)
+    ours = start(torch.tensor(x)).numpy()
+    theirs = LinearDiscriminantAnalysis(solver="eigen", n_components=2).fit(x, y).transform(x)
+    # The same distances between examples: the two differ by a rotation and a shift at most.
+    gap = lambda z: ((z[:40, None] - z[None, :40]) ** 2).sum(axis=2)  # noqa: E731
+    np.testing.assert_allclose(gap(ours), gap(theirs), rtol=0.02, atol=1e-3)
+
+
+def test_the_start_does_not_depend_on_how_the_rows_are_cut_into_blocks(monkeypatch):
+    data = two_modes()
+    whole = WithinClusters(*data, power=1.0, standardize=True).start(0.4, 6)
+    monkeypatch.setattr("magnet.start.BLOCK", 7)
+    np.testing.assert_allclose(WithinClusters(*data, standardize=True).start(0.4, 6).components, whole.components)
+
+
+def test_held_out_votes_find_the_modes_that_labels_hide_and_no_others():
+    folds = hold_out(two_modes(), 0.2, torch.ones(4), 128, seed=0)
+    assert choose_start(folds, standardize=(False,), dim=8)[0].n_clusters == 2
+    rng = torch.Generator().manual_seed(1)
+    labels = torch.arange(240) % 4
+    x = 2 * torch.eye(4, 12, dtype=torch.float64)[labels] + torch.randn(240, 12, generator=rng, dtype=torch.float64)
+    folds = hold_out(Examples(x, labels), 0.2, torch.ones(4), 128, seed=0)
+    assert choose_start(folds, standardize=(False,), dim=8)[0].n_clusters == 1
+
+
+def test_the_square_root_is_taken_where_it_helps_and_never_of_negative_features():
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.arange(600) % 3
+    roots = 3 + torch.eye(3, 10, dtype=torch.float64)[labels] + torch.randn(600, 10, generator=rng, dtype=torch.float64)
+    x = roots.clamp_min(0) ** 4  # of skewed features the power that makes them even is the lower one
+    folds = hold_out(Examples(x, labels), 0.2, torch.ones(3), 128, seed=0)
+    assert choose_start(folds, clusters=(1,), dim=8)[0].power == 0.5
+    folds = hold_out(Examples(x - 1, labels), 0.2, torch.ones(3), 128, seed=0)
+    assert choose_start(folds, clusters=(1,), dim=8)[0].power == 1
+
+
+def test_ordered_directions_are_a_rotation_with_the_discriminating_ones_first():
+    data = two_modes()
+    data = Examples(data.x + 4 * torch.eye(4, 12, dtype=torch.float64)[data.labels], data.labels)
+    turn = order_directions(data.x, data.labels)
+    np.testing.assert_allclose(turn @ turn.T, np.eye(12), atol=1e-10)
+    turned = data.x @ turn.T
+    means = torch.stack([turned[data.labels == c].mean(dim=0) for c in range(4)])
+    strength = means.var(dim=0)
+    assert (strength[:3] > 1e3 * strength[3:].max()).all()
+    assert (strength[:2] >= strength[1:3]).all()
