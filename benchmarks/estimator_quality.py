@@ -2,11 +2,19 @@
 
     python benchmarks/estimator_quality.py                       # digits
     python benchmarks/estimator_quality.py FOLDER --sets pets cub   # and FOLDER/pets.npz, FOLDER/cub.npz
+    python benchmarks/estimator_quality.py FOLDER --pairs 0 1 2     # trained on random pairs of classes
 
 A file holds X, y and test (bool), the official test part. The logistic regression chooses C, and whether to
-standardise, by three-fold cross-validation on the training part. The last columns are of a MagnetClassifier that was
-trained without every fourth class: how well `novelty` tells those classes from the others (area under the ROC curve),
-and the error over all classes once `extend` was given their training examples.
+standardise, by three-fold cross-validation on the training part; "in the start" it gets the features as the closed-form
+start (`magnet.start`) represents them: power and shrinkage as the MagnetClassifier chose them, whitened within classes.
+The last columns are of a MagnetClassifier that was trained without every fourth class: how well `novelty` tells those
+classes from the others (area under the ROC curve), and the error over all classes once `extend` was given their
+training examples.
+
+With --pairs N ... the classes are merged in random pairs (a pairing for each N, which is also the seed) and the models
+see the merged labels only. Columns: the error on the merged labels; then, in the space of the start whitened within
+the merged classes and in Magnet's, the error on the classes that the labels hid, by kNC (`NearestClustersClassifier`
+with no settings) over their training examples.
 """
 
 import argparse
@@ -24,19 +32,17 @@ from sklearn.preprocessing import StandardScaler
 
 import magnet
 from magnet.evaluation.calibration import calibration_error
+from magnet.start import WithinClusters
 
 HEADER = (
-    "data",
-    "error",
-    "CPU seconds",
-    "ECE",
-    "refused",
-    "LR error",
-    "LR ECE",
-    "LR C",
-    "novelty AUC",
-    "extended error",
-)
+    "data", "error", "with means", "CPU seconds", "ECE", "refused", "LR error", "LR ECE", "LR C", "LR in the start",
+    "novelty AUC", "extended error",
+)  # fmt: skip
+PAIRS_HEADER = (
+    "data", "pairing", "K", "merged", "merged, with means", "merged, LR", "merged, LR in the start",
+    "hidden, start", "hidden, Magnet",
+)  # fmt: skip
+C_VALUES = [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3]
 
 
 def open_set(name: str, folder: Path | None):
@@ -51,9 +57,25 @@ def open_set(name: str, folder: Path | None):
 
 
 def tuned_logistic_regression(X, y):
-    model = Pipeline([("scale", StandardScaler()), ("fit", LogisticRegression(max_iter=1000))])
-    grid = {"scale": [StandardScaler(), "passthrough"], "fit__C": [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3]}
+    model = Pipeline([("scale", StandardScaler()), ("fit", LogisticRegression(max_iter=300))])
+    grid = {"scale": [StandardScaler(), "passthrough"], "fit__C": C_VALUES}
     return GridSearchCV(model, grid, cv=3).fit(X, y)
+
+
+def started(model, X, y):
+    """The start of a fitted model, whitened within the classes y, as a function of features."""
+    labels = torch.tensor(np.unique(y, return_inverse=True)[1])
+    spectrum = WithinClusters(torch.tensor(X).double(), labels, power=model.power_, standardize=model.standardize_)
+    start = spectrum.start(model.shrinkage_, min(512, *X.shape))
+    return lambda inputs: start(torch.tensor(inputs).double()).numpy()
+
+
+def with_means(model, X, y):
+    """The error in percent of the same model when the means of its clusters vote, not the refined centres."""
+    refined, model.centre_shifts_ = model.centre_shifts_, np.zeros_like(model.centre_shifts_)
+    error, _ = quality(model, X, y)
+    model.centre_shifts_ = refined
+    return error
 
 
 def quality(model, X, y):
@@ -66,9 +88,9 @@ def quality(model, X, y):
 
 def measure(name: str, folder: Path | None, seed: int) -> list[str]:
     X, y, X_test, y_test = open_set(name, folder)
-    started = time.process_time()
+    begin = time.process_time()
     model = magnet.MagnetClassifier(random_state=seed).fit(X, y)
-    seconds = time.process_time() - started
+    seconds = time.process_time() - begin
     error, ece = quality(model, X_test, y_test)
     refused = 100 * model.is_novel(X_test).mean()
 
@@ -76,14 +98,36 @@ def measure(name: str, folder: Path | None, seed: int) -> list[str]:
     their_error, their_ece = quality(logistic, X_test, y_test)
     standardised = logistic.best_params_["scale"] != "passthrough"
     settings = f"{logistic.best_params_['fit__C']:g}{' standardised' if standardised else ''}"
+    start = started(model, X, y)
+    in_start, _ = quality(tuned_logistic_regression(start(X), y), start(X_test), y_test)
 
     hidden = model.classes_[3::4]
     new, new_test = np.isin(y, hidden), np.isin(y_test, hidden)
     grown = magnet.MagnetClassifier(random_state=seed).fit(X[~new], y[~new])
     auc = 100 * roc_auc_score(new_test, grown.novelty(X_test))
     extended, _ = quality(grown.extend(X[new], y[new]), X_test, y_test)
-    numbers = (error, seconds, ece, refused, their_error, their_ece)
-    return [name, *(f"{n:.1f}" for n in numbers), settings, f"{auc:.1f}", f"{extended:.1f}"]
+    numbers = (error, with_means(model, X_test, y_test), seconds, ece, refused, their_error, their_ece)
+    rest = (in_start, auc, extended)
+    return [name, *(f"{n:.1f}" for n in numbers), settings, *(f"{n:.1f}" for n in rest)]
+
+
+def measure_pairs(name: str, folder: Path | None, seed: int) -> list[str]:
+    """The errors of one pairing."""
+    X, fine, X_test, fine_test = open_set(name, folder)
+    classes = np.random.default_rng(seed).permutation(np.unique(fine))
+    pair = dict(zip(classes.tolist(), (np.arange(len(classes)) // 2).tolist(), strict=True))
+    y, y_test = (np.array([pair[label] for label in labels.tolist()]) for labels in (fine, fine_test))
+    model = magnet.MagnetClassifier(random_state=seed).fit(X, y)
+    merged, _ = quality(model, X_test, y_test)
+    start = started(model, X, y)
+    logistic, _ = quality(tuned_logistic_regression(X, y), X_test, y_test)
+    in_start, _ = quality(tuned_logistic_regression(start(X), y), start(X_test), y_test)
+    hidden = []
+    for space in (start, model.transform):
+        rule = magnet.NearestClustersClassifier(random_state=seed).fit(space(X), fine)
+        hidden.append(quality(rule, space(X_test), fine_test)[0])
+    numbers = (merged, with_means(model, X_test, y_test), logistic, in_start, *hidden)
+    return [name, str(seed), str(model.n_clusters_), *(f"{n:.1f}" for n in numbers)]
 
 
 def main() -> None:
@@ -91,10 +135,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", help="where NAME.npz files are")
     parser.add_argument("--sets", nargs="*", default=["pets", "cub"], help="names of files in the folder")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--pairs", type=int, nargs="*", metavar="N", help="random pairings to train on instead")
     arguments = parser.parse_args()
-    print("| " + " | ".join(HEADER) + " |\n|" + "---|" * len(HEADER), flush=True)
+    header = PAIRS_HEADER if arguments.pairs else HEADER
+    print("| " + " | ".join(header) + " |\n|" + "---|" * len(header), flush=True)
     for name in ["digits", *(arguments.sets if arguments.folder else [])]:
-        print("| " + " | ".join(measure(name, arguments.folder, arguments.seed)) + " |", flush=True)
+        for seed in arguments.pairs or [arguments.seed]:
+            row = (measure_pairs if arguments.pairs else measure)(name, arguments.folder, seed)
+            print("| " + " | ".join(row) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ class WithinClusters:
         >>> x = torch.tensor([[0.0, 0.0], [0.0, 4.0], [2.0, 0.0], [2.0, 4.0]], dtype=torch.float64)
         >>> spectrum = WithinClusters(x, torch.tensor([0, 0, 1, 1]))
         >>> spectrum.start(shrinkage=0.5, dim=1)(x).flatten().abs().round(decimals=2)
-        tensor([0.71, 0.71, 0.71, 0.71], dtype=torch.float64)
+        tensor([0.7100, 0.7100, 0.7100, 0.7100], dtype=torch.float64)
 
         The first direction is the one that tells the classes apart, although the other one varies more.
     """
