@@ -51,6 +51,68 @@ def test_blocks_and_chunks_find_what_a_full_table_finds(monkeypatch, elements):
     torch.testing.assert_close(distances, table.sort(dim=1).values[:, :9], rtol=1e-4, atol=1e-4)
 
 
+def groups(ratio, d=32, per_group=40):
+    """Points in 25 groups, ``ratio`` times as far from the mean of all as from that of their group."""
+    g = torch.Generator().manual_seed(0)
+    places = torch.randn(25, d, generator=g, dtype=torch.float64)
+    places = ratio * places / places.norm(dim=1, keepdim=True)
+    return (places.repeat(per_group, 1) + torch.randn(25 * per_group, d, generator=g) / d**0.5).float()
+
+
+@pytest.mark.parametrize("ratio", [1, 100, 1000, 10_000])
+@pytest.mark.parametrize("count", [1, 10, 40, 60])  # of a group of 40: some, all, and some of other groups
+@pytest.mark.parametrize("elements", [1000, 2**22])
+def test_neighbours_within_groups_that_are_far_apart_are_exact_in_single_precision(monkeypatch, ratio, count, elements):
+    monkeypatch.setattr("magnet.neighbours.CHUNK_ELEMENTS", elements)
+    x = groups(ratio)
+    queries = x[:50] + 0.01 * points(50, 32)
+    distances, ids = nearest(queries, x, count)
+    table = (queries.double()[:, None] - x.double()).square().sum(dim=2)
+    values, expected = table.sort(dim=1)
+    near = min(count, 40)
+    assert torch.equal(ids[:, :near], expected[:, :near])
+    torch.testing.assert_close(distances.double(), values[:, :count], rtol=3e-4, atol=0)
+
+
+@pytest.mark.parametrize("ratio", [1, 1000])
+def test_the_distance_of_a_point_to_itself_is_zero(ratio):
+    x = groups(ratio)
+    for count in (1, 5, 60):
+        distances, ids = nearest(x[:100], x, count)
+        assert torch.equal(ids[:, 0], torch.arange(100))
+        assert distances[:, 0].max() == 0
+
+
+def test_impostors_within_groups_that_are_far_apart_are_exact_in_single_precision():
+    x, labels = groups(1000), torch.arange(1000) // 25 % 4
+    distances, ids = nearest_of_chunk(x[:80], x, 12, labels[:80], labels)
+    table = (x[:80].double()[:, None] - x.double()).square().sum(dim=2)
+    table[labels[:80, None] == labels] = torch.inf
+    assert torch.equal(ids, table.argsort(dim=1)[:, :12])
+    torch.testing.assert_close(distances.double(), table.sort(dim=1).values[:, :12], rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("count", [10, 60])
+def test_a_second_look_where_digits_are_lost_holds_no_more_than_the_first(monkeypatch, count):
+    monkeypatch.setattr("magnet.neighbours.CHUNK_ELEMENTS", 2**12)
+    monkeypatch.setattr("magnet.neighbours.WIDTH", 2**8)
+    largest = []
+    for ratio in (1, 1000):
+        x = groups(ratio)
+        with Watch() as watch:
+            nearest(x[:200], x, count)
+        largest.append(watch.largest())
+    assert largest[1] <= largest[0]
+
+
+def test_half_precision_is_searched_in_single_precision():
+    x = points(200).half()
+    distances, ids = nearest(x[:20], x, 7)
+    expected = nearest(x[:20].float(), x.float(), 7)
+    assert torch.equal(ids, expected[1])
+    torch.testing.assert_close(distances, expected[0])
+
+
 def test_references_of_the_own_label_are_at_infinity():
     queries, references = points(20), points(50, seed=1)
     labels, reference_labels = torch.arange(20) % 4, torch.arange(50) % 4

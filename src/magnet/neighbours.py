@@ -7,6 +7,8 @@ from torch import Tensor
 
 CHUNK_ELEMENTS = 2**22  # distances held at a time: 16 MB of float32, which caches hold and larger blocks leave
 WIDTH = 2**14  # references in a block, at least: the wider, the less is left to merge
+# Below so many units in the last place of |q|^2 (0.2 % in float32), |q|^2 + |r|^2 - 2 q.r has lost digits that matter.
+BLURRED = 2**14
 
 
 def squared_distances(a: Tensor, b: Tensor | None = None) -> Tensor:
@@ -53,7 +55,19 @@ def nearest_of_chunk(
     reference_labels: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """As `nearest`, for a chunk; with labels, references of the query's own label are at infinity."""
-    count = min(count, len(references))
+    queries = queries.float() if queries.dtype in (torch.float16, torch.bfloat16) else queries
+    with torch.no_grad():
+        distances, ids = _search(queries, references, min(count, len(references)), labels, reference_labels)
+    if torch.is_grad_enabled() and (queries.requires_grad or references.requires_grad):
+        exact = (queries[:, None] - references[ids.to(references.device)].to(queries)).square().sum(dim=2)
+        distances = torch.where(distances.isinf(), distances, exact)
+    return distances, ids
+
+
+def _search(
+    queries: Tensor, references: Tensor, count: int, labels: Tensor | None, reference_labels: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """`nearest_of_chunk` by products; where products lose digits, again in double precision or by differences."""
     width = min(CHUNK_ELEMENTS, max(WIDTH, 64 * count, CHUNK_ELEMENTS // max(len(queries), 1)))
     rows = max(1, CHUNK_ELEMENTS // min(width, max(len(references), 1)))
     # Distances are taken from the mean of the queries: the expanded squares lose digits far from the origin.
@@ -61,17 +75,15 @@ def nearest_of_chunk(
     centred = queries - origin
     # |q - r|^2 - |q|^2 is one product of (-2 q, 1) and (r, |r|^2).
     parts = torch.cat([-2 * centred, centred.new_ones(len(centred), 1)], dim=1).split(rows)
-    # Every block is written to the same memory: fresh pages cost more than the product. Autograd wants its own.
-    tracked = torch.is_grad_enabled() and (queries.requires_grad or references.requires_grad)
-    space = centred.detach().new_empty(min(rows, len(queries)) * min(width, len(references)))
+    # Every block is written to the same memory: fresh pages cost more than the product.
+    space = centred.new_empty(min(rows, len(queries)) * min(width, len(references)))
     best: list[tuple[Tensor, Tensor] | None] = [None] * len(parts)
     for start in range(0, len(references), width):
         r = references[start : start + width].to(centred) - origin
         r = torch.cat([r, r.square().sum(dim=1, keepdim=True)], dim=1)
         for i, q in enumerate(parts):
-            place = None if tracked else space[: len(q) * len(r)].view(len(q), len(r))
             with torch.autocast(q.device.type, enabled=False):
-                distances = torch.mm(q, r.T, out=place)
+                distances = torch.mm(q, r.T, out=space[: len(q) * len(r)].view(len(q), len(r)))
             if labels is not None and reference_labels is not None:
                 own = equal_pairs(labels[i * rows : (i + 1) * rows], reference_labels[start : start + width])
                 distances[own] = torch.inf
@@ -79,7 +91,30 @@ def nearest_of_chunk(
             best[i] = _merged(best[i], (values, ids + start), count)
     values = torch.cat([part[0] for part in best if part is not None])
     ids = torch.cat([part[1] for part in best if part is not None])
-    return (values + centred.square().sum(dim=1, keepdim=True)).clamp_min_(0), ids
+    norms = centred.square().sum(dim=1, keepdim=True)
+    values = (values + norms).clamp_min_(0)
+    blurred = values < BLURRED * torch.finfo(values.dtype).eps * norms
+    if count and values.dtype != torch.float64 and values.device.type != "mps":
+        # If even the last one is blurred, there may be nearer references that were not found.
+        some = blurred[:, -1].nonzero().squeeze(1)
+        if len(some):
+            own_labels = None if labels is None else labels[some]
+            wide, ids[some] = _search(queries[some].double(), references, count, own_labels, reference_labels)
+            values[some], blurred[some] = wide.to(values.dtype), False
+    if bool(blurred.any()):
+        values[blurred] = _differences(queries, references, blurred.nonzero()[:, 0], ids[blurred])
+        some = blurred.any(dim=1).nonzero().squeeze(1)
+        values[some], order = values[some].sort(dim=1, stable=True)
+        ids[some] = ids[some].gather(1, order)
+    return values, ids
+
+
+def _differences(queries: Tensor, references: Tensor, q: Tensor, r: Tensor) -> Tensor:
+    """The squared distances (p,) of p pairs of a query and a reference, given by their ids."""
+    pairs = torch.stack([q, r]).split(max(1, CHUNK_ELEMENTS // queries.shape[1]), dim=1)
+    return torch.cat(
+        [(queries[q] - references[r.to(references.device)].to(queries)).square_().sum(dim=1) for q, r in pairs]
+    )
 
 
 def smallest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
