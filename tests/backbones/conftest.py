@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from magnet.backbones.torchvision_operators import import_torchvision
+from magnet.backbones.timm import import_torchvision
 
 
 @pytest.fixture(scope="session")

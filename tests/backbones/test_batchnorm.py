@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from magnet import backbones
+from magnet.errors import UserError
 
 
 def _net() -> nn.Sequential:
@@ -87,3 +88,27 @@ def test_a_frozen_trunk_keeps_its_statistics() -> None:
     assert not backbones.has_batchnorm(backbone)
     assert backbones.reestimate_batchnorm(backbone, [_images()]) == 0
     assert all(torch.equal(tensor, before[name]) for name, tensor in backbone.state_dict().items())
+
+
+def test_fixed_batchnorm_keeps_its_statistics_while_all_weights_learn() -> None:
+    backbone = backbones.build("convnet", example_shape=(1, 16, 16))
+    backbone(torch.randn(8, 1, 16, 16) * 2 + 1)  # statistics of their own
+    images, before = torch.randn(8, 1, 16, 16) + 3, {}
+    backbone.eval()
+    expected = backbone(images)
+    backbones.freeze_batchnorm(backbone).train()
+    assert backbone.dropout.training
+    torch.testing.assert_close(backbone(images), expected)  # by the kept statistics in training too
+    before = {name: tensor.clone() for name, tensor in backbone.state_dict().items()}
+    optimiser = torch.optim.SGD(backbone.parameters(), lr=0.1)
+    backbone(images).square().sum().backward()
+    optimiser.step()
+    still = {name for name, tensor in backbone.state_dict().items() if torch.equal(tensor, before[name])}
+    assert still == {name for name in before if "running_" in name or name.endswith("num_batches_tracked")}
+    assert not backbones.has_batchnorm(backbone)
+    assert backbones.reestimate_batchnorm(backbone, [images]) == 0
+
+
+def test_fixing_statistics_that_are_not_there_is_refused() -> None:
+    with pytest.raises(UserError, match="no batch norm whose statistics could be kept"):
+        backbones.freeze_batchnorm(backbones.build("linear", example_shape=(6,)))

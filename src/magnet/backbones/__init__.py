@@ -1,11 +1,18 @@
-"""Maps from inputs to representations: a backbone takes a batch and gives (B, dim)."""
+"""Maps from inputs to representations: a backbone takes a batch and gives (B, dim). `build` makes one by its name."""
 
-from magnet.backbones.base import Backbone
-from magnet.backbones.batchnorm import has_batchnorm, reestimate_batchnorm
-from magnet.backbones.build import build, names
-from magnet.backbones.freeze import freeze, freeze_batchnorm
-from magnet.backbones.vectors import VectorBackbone
+import difflib
+from typing import Any
+
+import torch
+
+from magnet.backbones.base import Backbone, freeze
+from magnet.backbones.batchnorm import freeze_batchnorm, has_batchnorm, reestimate_batchnorm
+from magnet.backbones.convnet import ConvNet
+from magnet.backbones.googlenet import GoogLeNet
+from magnet.backbones.timm import TimmBackbone
+from magnet.backbones.vectors import VectorBackbone, linear, mlp
 from magnet.backbones.weights import Report, load_weights
+from magnet.errors import UserError
 
 __all__ = [
     "Backbone",
@@ -19,3 +26,78 @@ __all__ = [
     "names",
     "reestimate_batchnorm",
 ]
+
+_VECTORS = ("linear", "mlp")
+_IMAGES = ("convnet", "googlenet", "timm/NAME")
+_TIMM = "timm/"
+_SMALLEST = {"convnet": 8, "googlenet": 32}  # sides, in pixels, below which nothing is left to pool
+
+
+def names() -> tuple[str, ...]:
+    """The names that `build` takes; NAME stands for any model of timm."""
+    return tuple(sorted(_VECTORS + _IMAGES))
+
+
+def build(
+    name: str,
+    *,
+    example_shape: tuple[int, ...],
+    dim: int | None = None,
+    seed: int = 0,
+    dropout: float | None = None,
+    hidden: int | None = None,
+) -> Backbone:
+    """Build the backbone `name` for examples of a given shape, its weights drawn from `seed`.
+
+    `example_shape` is that of one input, without the batch: (d,) for vectors, (C, H, W) for images. `dim`,
+    `dropout` and `hidden` default to the backbone's own; `dim=0` leaves a timm model without an embedding,
+    as `None` does. The global random state is left as it was.
+    """
+    _check(name, example_shape, dim, dropout, hidden)
+    options: dict[str, Any] = {} if dropout is None else {"dropout": dropout}
+    sized = options if dim is None else options | {"dim": dim}
+    # On the CPU whatever the default device, so that a seed means the same weights everywhere.
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.random.default_generator.manual_seed(seed)
+        if name == "linear":
+            return linear(example_shape[0], **sized)
+        if name == "mlp":
+            return mlp(example_shape[0], **sized, **({} if hidden is None else {"hidden": hidden}))
+        if name == "convnet":
+            return ConvNet(example_shape[0], min(example_shape[1:]), **sized)
+        if name == "googlenet":
+            return GoogLeNet(**sized)
+        return TimmBackbone(name.removeprefix(_TIMM), dim, **options)
+
+
+def _check(name: str, shape: tuple[int, ...], dim: int | None, dropout: float | None, hidden: int | None) -> None:
+    timm = name.startswith(_TIMM) and name != _TIMM
+    if not timm and name not in _VECTORS + _IMAGES[:2]:
+        close = difflib.get_close_matches(name, names(), n=3)
+        hint = f"did you mean {' or '.join(close)}? " if close else ""
+        raise UserError(f"there is no backbone '{name}': {hint}The backbones are {', '.join(names())}")
+    if name in _VECTORS and len(shape) != 1:
+        raise UserError(
+            f"backbone '{name}' takes vectors of shape (d,), but the examples have shape {shape}: "
+            f"choose one for images ({', '.join(_IMAGES)})"
+        )
+    if name not in _VECTORS and len(shape) != 3:
+        raise UserError(
+            f"backbone '{name}' takes images of shape (C, H, W), but the examples have shape {shape}: "
+            f"choose one for vectors ({', '.join(_VECTORS)})"
+        )
+    if name not in (*_VECTORS, "convnet") and shape[0] != 3:
+        raise UserError(
+            f"backbone '{name}' takes images of shape (3, H, W), but the examples have shape {shape}: "
+            "convert them to RGB, or choose convnet"
+        )
+    if min(shape[1:], default=1) < _SMALLEST.get(name, 1):
+        raise UserError(f"backbone '{name}' needs sides of {_SMALLEST[name]} pixels or more, found shape {shape}")
+    if dim is not None and dim < (0 if timm else 1):
+        raise UserError(f"the representation of backbone '{name}' cannot have {dim} dimensions: give 1 or more")
+    if dropout is not None and not 0 <= dropout < 1:
+        raise UserError(f"dropout is a probability, at least 0 and below 1: found {dropout}")
+    if hidden is not None and (name != "mlp" or hidden < 1):
+        raise UserError(
+            f"hidden={hidden} does not apply to backbone '{name}': only mlp has a hidden layer, of 1 or more"
+        )

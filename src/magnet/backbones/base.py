@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from typing import Literal
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from magnet.errors import UserError
+
+BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
 
 class Backbone(nn.Module):
@@ -48,9 +51,9 @@ class Backbone(nn.Module):
             if name in self.head_names:
                 yield from child.parameters()
 
-    def batchnorm_layers(self) -> list[_BatchNorm]:
+    def batchnorm_layers(self) -> list[BatchNorm]:
         """All batch-norm layers."""
-        return [layer for layer in self.modules() if isinstance(layer, _BatchNorm)]
+        return [layer for layer in self.modules() if isinstance(layer, BatchNorm)]
 
     def train(self, mode: bool = True) -> "Backbone":
         """As in torch, but a frozen trunk and fixed batch norm stay in eval mode: their statistics must not drift."""
@@ -62,3 +65,17 @@ class Backbone(nn.Module):
             for layer in self.batchnorm_layers():
                 layer.training = False  # the flag alone: a layer may have children (a dropout) of its own
         return self
+
+
+def freeze(module: Backbone) -> Backbone:
+    """Freeze the trunk of `module`, in place: no gradients, and eval mode even under `.train()`."""
+    if not module.trunk_modules():
+        raise UserError(
+            f"a {type(module).__name__} backbone is all head, so freezing it would freeze nothing: "
+            "leave the freezing out, or choose an image backbone with pretrained weights"
+        )
+    for parameter in module.trunk_parameters():
+        parameter.requires_grad_(False)
+    module.frozen = True
+    module.train(module.training)  # puts the trunk into eval mode now
+    return module

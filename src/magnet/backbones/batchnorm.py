@@ -11,12 +11,12 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from magnet.backbones.base import Backbone
+from magnet.backbones.base import Backbone, BatchNorm
+from magnet.errors import UserError
 
 
-def _layers(module: nn.Module) -> list[_BatchNorm]:
+def _layers(module: nn.Module) -> list[BatchNorm]:
     """Batch-norm layers that keep statistics, except those of a frozen trunk or fixed ones, which must not move."""
     frozen = {
         id(layer)
@@ -28,7 +28,7 @@ def _layers(module: nn.Module) -> list[_BatchNorm]:
     return [
         layer
         for layer in module.modules()
-        if isinstance(layer, _BatchNorm) and layer.running_mean is not None and id(layer) not in frozen
+        if isinstance(layer, BatchNorm) and layer.running_mean is not None and id(layer) not in frozen
     ]
 
 
@@ -83,3 +83,18 @@ def reestimate_batchnorm(module: nn.Module, batches: Iterable[Tensor]) -> int:
                 if not finished or name not in ("running_mean", "running_var"):
                     layer.get_buffer(name).copy_(value)
     return seen
+
+
+def freeze_batchnorm(module: Backbone) -> Backbone:
+    """Keep the batch-norm statistics of `module` as they are, in place; all its weights go on learning.
+
+    Statistics of a pretrained network are those of its wide training data. Data of one kind, all pets or all birds,
+    has other means: normalised by them, what the network had to say of this kind falls below its rectifiers.
+    """
+    if not module.batchnorm_layers():
+        raise UserError(
+            f"this {type(module).__name__} has no batch norm whose statistics could be kept: give --no-freeze-batchnorm"
+        )
+    module.fixed_batchnorm = True
+    module.train(module.training)
+    return module

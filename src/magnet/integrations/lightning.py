@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Subset
 
-from magnet.backbones.torchvision_operators import import_torchvision
+from magnet.backbones.timm import import_torchvision
 from magnet.index import ClusterIndex
 from magnet.integrations.neighbourhoods import Neighbourhoods
 from magnet.sampler import NeighbourhoodSampler

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from magnet import backbones
-from magnet.backbones import torchvision_operators
+from magnet.backbones import timm as bridge
 from magnet.errors import UserError
 
 
@@ -77,7 +77,7 @@ def test_importing_the_backbones_does_not_import_timm_or_torchvision() -> None:
 
 
 def test_nothing_is_declared_for_a_torchvision_that_imports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torchvision_operators, "_library", None)
+    monkeypatch.setattr(bridge, "_library", None)
     monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
-    torchvision_operators.import_torchvision()
-    assert torchvision_operators._library is None
+    bridge.import_torchvision()
+    assert bridge._library is None

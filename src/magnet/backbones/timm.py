@@ -1,6 +1,7 @@
 """Any timm model by name."""
 
 import difflib
+import importlib
 from types import ModuleType
 from typing import Any
 
@@ -8,10 +9,32 @@ import torch
 from torch import Tensor, nn
 
 from magnet.backbones.base import Backbone
-from magnet.backbones.torchvision_operators import import_torchvision
 from magnet.errors import UserError
 
 PRETRAINED = "@pretrained"
+_OPERATORS = ("nms", "qnms")  # of torchvision, which it looks for at its import
+_library: torch.library.Library | None = None  # the declarations live as long as this object
+
+
+def import_torchvision() -> None:
+    """Import torchvision, which timm needs, also where its compiled part does not load.
+
+    A torchvision built for CUDA has a compiled part that does not load beside a CPU build of torch. Its Python part
+    would still do, but at import it attaches shape rules to two operators that the compiled part should have declared,
+    and fails. Declaring them (without an implementation: nothing here calls them) lets the import through. They are
+    declared only after the import failed without them: a healthy torchvision declares them itself, and refuses to do
+    so twice.
+    """
+    global _library
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if _library is not None or "torchvision::" not in str(error):
+            raise
+        _library = torch.library.Library("torchvision", "DEF")
+        for operator in _OPERATORS:
+            _library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        importlib.import_module("torchvision")
 
 
 def _import_timm() -> ModuleType:
