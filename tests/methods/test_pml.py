@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from magnet.errors import UserError
 from magnet.methods import Batch, Options, method_class
-from magnet.methods.calls import read_call
+from magnet.methods.pml import read_call
 from magnet.training.config import TrainConfig, read_config
 from magnet.training.loop import Trainer
 from magnet.training.train import train as train_run

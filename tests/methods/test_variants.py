@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from magnet.errors import UserError
 from magnet.index import ClusterIndex
 from magnet.methods import Batch, Options, Setting, method_class
 from magnet.methods.variants import CachedRepresentations, RandomClusters, UniformSeeds
@@ -65,3 +66,8 @@ def test_cached_representations_are_those_of_the_last_batch_of_each_example(inde
     torch.testing.assert_close(method.seen, expected)
     method.refresh(None, index)
     assert method.sampler.index == ClusterIndex.fit(expected, LABELS, 2, seed=0)
+
+
+def test_cached_representations_of_several_processes_are_refused() -> None:
+    with pytest.raises(UserError, match="found 2 processes: train it with one"):
+        CachedRepresentations(Setting(LABELS, 6, 5, world_size=2), OPTIONS)

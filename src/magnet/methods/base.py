@@ -139,3 +139,8 @@ class Method(nn.Module):
     def logits(self, representations: Tensor) -> Tensor | None:
         """Scores (n, C) of the method's own head, if it has one."""
         return None
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Half precision as float32; anything else as it is."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

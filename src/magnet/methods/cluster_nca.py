@@ -5,9 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from magnet.methods.base import Batch, MethodLoss, Network, Options, Setting
-from magnet.methods.distances import full_precision, share_loss, squared_distances
+from magnet.methods.base import Batch, MethodLoss, Network, Options, Setting, at_least_float32
 from magnet.methods.magnet import ClusterMethod
+from magnet.methods.nca import centred_squared_distances, share_loss
 
 DECAY = 0.99  # of the running variance, as for Magnet
 
@@ -30,7 +30,7 @@ def cluster_nca_loss(
     Returns:
         The losses (B,) and the variance ().
     """
-    r = full_precision(representations)
+    r = at_least_float32(representations)
     r = r - r.detach().mean(dim=0)
     ids, place = torch.unique(clusters, return_inverse=True)
     size = torch.bincount(place, minlength=len(ids)).to(r)
@@ -44,7 +44,7 @@ def cluster_nca_loss(
     variance = torch.maximum(variance, (info.eps * spread).clamp_min(info.tiny / info.eps))
 
     alike = labels[:, None] == mean_labels[None, :]
-    return share_loss(scaling / (2 * variance) * squared_distances(r, means), alike, ~alike), variance
+    return share_loss(scaling / (2 * variance) * centred_squared_distances(r, means), alike, ~alike), variance
 
 
 class ClusterNCA(ClusterMethod):

@@ -5,8 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting
-from magnet.methods.distances import full_precision
+from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting, at_least_float32
 from magnet.methods.sampling import RandomBatches, generator
 
 
@@ -21,7 +20,7 @@ def contrastive_loss(representations: Tensor, labels: Tensor, margin: float) -> 
     Returns:
         (P,), one loss for each pair.
     """
-    first, mate = full_precision(representations).unflatten(0, (-1, 2)).unbind(dim=1)
+    first, mate = at_least_float32(representations).unflatten(0, (-1, 2)).unbind(dim=1)
     similar = labels[0::2] == labels[1::2]
     # The derivative of the norm at zero is taken as zero, so that two equal representations give no NaN.
     distances = torch.linalg.vector_norm(first - mate, dim=1)

@@ -16,13 +16,14 @@ class ClusterMethod(Method):
     """A method whose batches are neighbourhoods of clusters of the current index."""
 
     wants_index: ClassVar[bool] = True
+    sampler_class: ClassVar[type[NeighbourhoodSampler]] = NeighbourhoodSampler
 
     def __init__(self, setting: Setting, options: Options) -> None:
         super().__init__(setting, options)
         # Until the first refresh nothing is known of the space: every class is one cluster, at no place in particular.
         classes, assignments, _ = distinct(setting.labels)
         index = ClusterIndex(torch.zeros(len(classes), 1), classes, assignments, torch.ones(()))
-        self.sampler: NeighbourhoodSampler = NeighbourhoodSampler(
+        self.sampler: NeighbourhoodSampler = self.sampler_class(
             index,
             clusters_per_batch=options.clusters_per_batch,
             examples_per_cluster=options.examples_per_cluster,

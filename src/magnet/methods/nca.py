@@ -1,15 +1,47 @@
-"""Neighbourhood Components Analysis (section 3.4), on neighbourhoods of the cluster index."""
+"""Neighbourhood Components Analysis (section 3.4), on neighbourhoods of the cluster index.
+
+Cluster-NCA and NCM are made of the same: squared distances, the share that a class has of them, and a unit of length.
+"""
 
 from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from magnet import neighbours
 from magnet.index import ClusterIndex
-from magnet.methods.base import Batch, Classifier, MethodLoss, Network
-from magnet.methods.distances import share_loss, squared_distances
+from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting, at_least_float32
 from magnet.methods.magnet import ClusterMethod
-from magnet.methods.unit import FixedUnit
+
+
+def centred_squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """``|a_i - b_j|^2``: (n, m) from (n, d) and (m, d), never in half precision."""
+    with torch.autocast(a.device.type, enabled=False):
+        a, b = at_least_float32(a), at_least_float32(b)
+        # The expanded squares lose digits far from the origin, and distances do not care where it is.
+        origin = b.detach().mean(dim=0)
+        return neighbours.squared_distances(a - origin, b - origin).clamp_min(0).to(a.dtype)
+
+
+def share_loss(distances: Tensor, own: Tensor, others: Tensor) -> Tensor:
+    """``-log sum_own exp(-d) / (sum_own exp(-d) + sum_others exp(-d))`` of each row.
+
+    It is written as softplus(log sum_others - log sum_own), which neither overflows nor falls below zero. A row
+    without any ``own`` has nothing to be drawn to: its loss is zero.
+
+    Args:
+        distances: (B, J).
+        own: (B, J) bool, what the row is to be near.
+        others: (B, J) bool, what it is to be far from.
+
+    Returns:
+        (B,).
+    """
+    # A finite stand-in for -inf keeps the gradient of an empty sum at zero instead of NaN.
+    hidden = torch.finfo(distances.dtype).min / 4
+    near, far = (torch.logsumexp(torch.where(mask, -distances, hidden), dim=1) for mask in (own, others))
+    return torch.where(own.any(dim=1), functional.softplus(far - near), 0.0)
 
 
 def nca_loss(representations: Tensor, labels: Tensor, factor: Tensor | float = 1.0) -> Tensor:
@@ -27,10 +59,45 @@ def nca_loss(representations: Tensor, labels: Tensor, factor: Tensor | float = 1
     Returns:
         (B,).
     """
-    distances = factor * squared_distances(representations, representations)
+    distances = factor * centred_squared_distances(representations, representations)
     alike = labels[:, None] == labels[None, :]
     itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     return share_loss(distances, alike & ~itself, ~alike)
+
+
+class FixedUnit(Method):
+    """A method with exp(-a d^2) in it, where a = s / (2 sigma^2) and sigma^2 is fixed at the first refresh.
+
+    How long the representations of an untrained network are means nothing, yet such an objective depends on it: with
+    a = 1, the equations as printed, a wide space diverges and a narrow one does not learn. So lengths are counted in
+    those found at the start, and s is in the unit of Magnet's scaling. From then on the network may stretch the space.
+    """
+
+    unit: Tensor  # () sigma^2; 0 until it is fixed
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(setting, options)
+        self.register_buffer("unit", torch.zeros(()))
+
+    def fix_unit(self, variance: Tensor) -> None:
+        """Take ``variance`` () as sigma^2, unless one was taken before."""
+        if not bool(self.unit > 0):
+            self.unit.copy_(variance)
+
+    @property
+    def scaling(self) -> float:
+        """s."""
+        return self.options.scaling
+
+    @property
+    def variance(self) -> Tensor:
+        """sigma^2; 1/2, which gives a = s, until it is fixed."""
+        return torch.where(self.unit > 0, self.unit, 0.5)
+
+    @property
+    def factor(self) -> Tensor:
+        """a."""
+        return self.scaling / (2 * self.variance)
 
 
 class NCA(FixedUnit, ClusterMethod):

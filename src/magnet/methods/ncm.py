@@ -3,14 +3,13 @@
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from magnet.index import ClusterIndex
-from magnet.methods.base import Batch, Classifier, MeanInputs, MethodLoss, Network, Options, Setting
-from magnet.methods.distances import squared_distances, variance_within
+from magnet.methods.base import Batch, Classifier, MeanInputs, MethodLoss, Network, Options, Setting, at_least_float32
+from magnet.methods.nca import FixedUnit, centred_squared_distances
 from magnet.methods.sampling import RandomBatches
-from magnet.methods.unit import FixedUnit
 
 
 def centroid_logits(
@@ -28,13 +27,22 @@ def centroid_logits(
     Returns:
         (n, C), -inf for a class without centroids.
     """
-    scores = -factor * squared_distances(representations, centroids)
+    scores = -factor * centred_squared_distances(representations, centroids)
     column = centroid_labels.expand_as(scores)
     # Each class is summed relative to its own nearest centroid, so that none underflows.
     nearest = torch.full((len(scores), classes), -torch.inf, dtype=scores.dtype, device=scores.device)
     nearest = nearest.scatter_reduce(1, column, scores.detach(), "amax")
     relative = (scores - nearest.gather(1, column)).exp()
     return nearest + torch.zeros_like(nearest).scatter_add(1, column, relative).log()
+
+
+def variance_within(representations: Tensor, labels: Tensor) -> Tensor:
+    """``sum |r - mean of its class|^2 / (N - 1)``: () from (N, d) and (N,)."""
+    r = at_least_float32(representations)
+    _, own, sizes = torch.unique(labels.to(r.device), return_inverse=True, return_counts=True)
+    means = r.new_zeros(len(sizes), r.shape[1]).index_add(0, own, r) / sizes[:, None]
+    total: Tensor = (r - means[own]).square().sum()
+    return total / max(len(r) - 1, 1)
 
 
 class NCM(FixedUnit):
@@ -57,6 +65,7 @@ class NCM(FixedUnit):
         self.register_buffer("centroids", torch.zeros(0))
         self.register_buffer("centroid_labels", torch.zeros(0, dtype=torch.long))
         self.register_buffer("mapped", torch.zeros(0, setting.dim))
+        self.register_load_state_dict_pre_hook(_take_sizes)
         self.sampler = RandomBatches(
             len(setting.labels),
             options.batch_size,
@@ -97,14 +106,15 @@ class NCM(FixedUnit):
     def _scores(self, r: Tensor, mapped: Tensor) -> Tensor:
         return centroid_logits(r, mapped, self.centroid_labels, self.setting.classes, self.factor)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        for name, buffer in list(self._buffers.items()):
-            if buffer is not None and (saved := state_dict.get(prefix + name)) is not None:
-                setattr(self, name, torch.empty_like(saved, device=buffer.device))
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
 
 class NCMC(NCM):
     """Nearest class multiple centroids: K of them for each class."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"scaling", "clusters_per_class"})
+
+
+def _take_sizes(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Make room for the buffers of a saved state, whose number of centroids is not known before."""
+    for name, buffer in list(module.named_buffers(recurse=False)):
+        if (saved := state.get(prefix + name)) is not None:
+            setattr(module, name, torch.empty_like(saved, device=buffer.device))

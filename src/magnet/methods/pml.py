@@ -9,19 +9,25 @@ on Oxford-IIIT Pet features; mean validation errors of three seeds: Proxy-Anchor
 Proxy-NCA 10.5 to 10.6, SoftTriple 9.2 to 9.7. That is no reason to treat them unlike the rest.
 """
 
+import ast
+import inspect
+from collections.abc import Iterable
+from difflib import get_close_matches
+from types import ModuleType
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from magnet.errors import UserError
-from magnet.methods.balanced import BalancedBatches
-from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting
-from magnet.methods.calls import closest, read_call
-from magnet.methods.distances import full_precision
-from magnet.methods.pml_losses import arguments_of, find_loss, make_loss, only_directions_count, sizes_of
-from magnet.methods.sampling import RandomBatches
+from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting, at_least_float32
+from magnet.methods.sampling import BalancedBatches, RandomBatches
 
 PREFIX = "pml/"
+LONGEST = 500  # characters of a call that are read
+ABSTRACT = ("BaseMetricLossFunction", "GenericPairLoss")
+SIZES = ("num_classes", "embedding_size", "descriptors_dim")  # the library's names for them
+UNLABELLED = ("ManifoldLoss", "VICRegLoss")  # they refuse labels
 
 
 class Pml(Method):
@@ -48,7 +54,7 @@ class Pml(Method):
 
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
         """What the library computes; the mean stands for each example where it does not tell them apart."""
-        representations = full_precision(network(batch.inputs))
+        representations = at_least_float32(network(batch.inputs))
         parts: dict[str, dict[str, Any]] = {}  # the losses before they are reduced to one number
         hook = self.criterion.reducer.register_forward_pre_hook(lambda _, inputs: parts.update(inputs[0]))
         try:
@@ -81,3 +87,113 @@ def pml_method(name: str) -> type[Pml]:
         raise UserError(f"{name} does not work: {reason}. It takes: {', '.join(sorted(accepted))}") from error
     members = {"loss_class": loss_class, "arguments": arguments, "normalised": normalised, "__doc__": name}
     return type(f"Pml{loss_name}", (Pml,), members)
+
+
+def read_call(text: str, shown: str = "") -> tuple[str, dict[str, Any]]:
+    """The name and the arguments of ``Name`` or ``Name(argument=literal, ...)``; nothing in the text is executed.
+
+    Args:
+        text: what to read; it may come from a stranger's file.
+        shown: what to call it in an error.
+    """
+    wrong = UserError(
+        f"{shown or text!r} is not understood: write NAME or NAME(argument=value, ...), plain values only"
+    )
+    if len(text) > LONGEST:
+        raise wrong
+    try:
+        found = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise wrong from error
+    call = found if isinstance(found, ast.Call) else ast.Call(found, [], [])
+    if not isinstance(call.func, ast.Name) or call.args or any(word.arg is None for word in call.keywords):
+        raise wrong
+    try:
+        values = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise wrong from error
+    return call.func.id, values
+
+
+def find_loss(name: str) -> type[Any]:
+    """The class of a loss that takes embeddings and labels."""
+    losses = _import_losses()
+    known = {
+        key: value
+        for key, value in vars(losses).items()
+        if inspect.isclass(value)
+        and issubclass(value, losses.BaseMetricLossFunction)
+        and key not in ABSTRACT + UNLABELLED
+    }
+    if name not in known:
+        raise UserError(f"pytorch-metric-learning has no labelled loss {name!r}{closest(name, known)}")
+    return known[name]
+
+
+def arguments_of(loss_class: type[Any]) -> set[str]:
+    """What can be given to a loss as a plain value: not the sizes, which the data sets, nor objects of the library."""
+    return set(_parameters(loss_class)) - {*SIZES, "mat_based_loss"}
+
+
+def make_loss(loss_class: type[Any], arguments: dict[str, Any], classes: int, dim: int) -> Any:
+    """A loss with what it asks for: the number of classes and the dimension."""
+    sizes = {key: classes if key == "num_classes" else dim for key in sizes_of(loss_class)}
+    loss = loss_class(**sizes, **arguments)
+    # A few losses keep state in plain tensors, which neither a checkpoint nor a move to a device would see.
+    for key, value in list(vars(loss).items()):
+        if isinstance(value, Tensor):
+            delattr(loss, key)
+            loss.register_buffer(key, value)
+    return loss
+
+
+def sizes_of(loss_class: type[Any]) -> list[str]:
+    """Those of the library's names for the number of classes and the dimension that a loss cannot do without."""
+    parameters = _parameters(loss_class)
+    return [key for key in SIZES if key in parameters and parameters[key].default is inspect.Parameter.empty]
+
+
+def only_directions_count(loss_class: type[Any], arguments: dict[str, Any]) -> bool:
+    """Whether the length of a representation means nothing to the loss, found by trying: its space is the sphere then.
+
+    Its distance may say that it normalises, and some losses (`SphereFaceLoss`) read the length all the same.
+    """
+    found = []
+    for length in (1.0, 3.0):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            loss = make_loss(loss_class, arguments, 4, 6)
+            found.append(loss(length * torch.randn(16, 6), torch.arange(16) % 4).detach())
+    return torch.allclose(found[0], found[1], rtol=1e-3)
+
+
+def _parameters(loss_class: type[Any]) -> dict[str, inspect.Parameter]:
+    """All that the loss and the losses it is built on take by name, as far as they are the losses' own."""
+    base = _import_losses().BaseMetricLossFunction
+    inits = [vars(c)["__init__"] for c in reversed(loss_class.__mro__) if issubclass(c, base) and "__init__" in vars(c)]
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    found = {p.name: p for init in inits for p in inspect.signature(init).parameters.values() if p.kind in kinds}
+    found.pop("self", None)
+    return found
+
+
+def _import_losses() -> ModuleType:
+    # Lazily: it is an optional dependency, and slow to import.
+    try:
+        from pytorch_metric_learning import losses
+    except ImportError as error:
+        raise UserError(
+            f"a pml/... method needs pytorch-metric-learning, which cannot be imported ({error}): "
+            "pip install 'magnet[pml]'"
+        ) from error
+    found: ModuleType = losses
+    return found
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: the known ones that look like it, or all of them."""
+    known = sorted(known)
+    close = get_close_matches(name, known, n=3)
+    if close:
+        return f": did you mean {' or '.join(close)}?"
+    return f": there are {', '.join(known)}" if known else ": there are none"

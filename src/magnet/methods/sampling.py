@@ -1,12 +1,15 @@
-"""Batches of single examples, in a new random order every epoch."""
+"""Batches of single examples, at random or balanced over the classes, and the random numbers that they come from."""
 
 import math
 import random
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from magnet.methods.base import Options, Setting
 
 
 def generator(*parts: int) -> torch.Generator:
@@ -71,3 +74,37 @@ class RandomBatches:
             self._orders = {e: order for e, order in self._orders.items() if e >= epoch - 1}
             self._orders[epoch] = torch.randperm(self.count, generator=generator(self.seed, epoch))
         return self._orders[epoch]
+
+
+class BalancedBatches(RandomBatches):
+    """Batches of M classes with D examples each, drawn without replacement, for losses of pairs and tuples.
+
+    Classes come in random order, each once a round. Of a class with fewer than D examples, all are taken, then some
+    again. With fewer than M classes, a batch of the same size holds the most classes that divide it evenly.
+    """
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(
+            len(setting.labels),
+            options.batch_size,
+            seed=setting.seed,
+            rank=setting.rank,
+            world_size=setting.world_size,
+        )
+        classes, sizes = torch.unique(setting.labels, return_counts=True)
+        self._members = setting.labels.argsort(stable=True).split(sizes.tolist())
+        most = min(options.clusters_per_batch, len(classes))
+        self.classes = next(n for n in range(most, 0, -1) if options.batch_size % n == 0)
+
+    def draw(self, number: int) -> list[int]:
+        """Batch ``number`` of this rank: a function of the seed and the number alone."""
+        place = number * self.world_size + self.rank
+        a_round, part = divmod(place, len(self._members) // self.classes)
+        order = torch.randperm(len(self._members), generator=generator(self.seed, a_round))
+        rng = random.Random(f"examples {self.seed} {place}")
+        chosen = order[part * self.classes : (part + 1) * self.classes].tolist()
+        return list(chain.from_iterable(self._some(self._members[c].tolist(), rng) for c in chosen))
+
+    def _some(self, members: list[int], rng: random.Random) -> list[int]:
+        again, rest = divmod(self.batch_size // self.classes, len(members))
+        return members * again + rng.sample(members, rest)

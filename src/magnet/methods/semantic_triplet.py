@@ -23,7 +23,8 @@ class SemanticBatches(TripletBatches):
         first, size = self._first[self._class[seeds]], self._size[self._class[seeds]]
         # One of the others: a step of 1 to size - 1 from the seed, round its class. Alone in its class: itself.
         step = 1 + (torch.rand(len(seeds), generator=generator) * (size - 1)).long()
-        return self._by_class[first + (self._place[seeds] - first + step) % size]
+        chosen: Tensor = self._by_class[first + (self._place[seeds] - first + step) % size]
+        return chosen
 
 
 class SemanticTriplet(Triplet):

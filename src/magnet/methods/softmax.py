@@ -33,4 +33,5 @@ class Softmax(Method):
 
     def logits(self, representations: Tensor) -> Tensor:
         """The scores of the head (n, C)."""
-        return self.head(representations)
+        scores: Tensor = self.head(representations)
+        return scores

@@ -7,8 +7,17 @@ import torch
 from torch import Tensor
 
 from magnet.index import ClusterIndex
-from magnet.methods.base import Batch, Classifier, MeanInputs, Method, MethodLoss, Network, Options, Setting
-from magnet.methods.distances import full_precision
+from magnet.methods.base import (
+    Batch,
+    Classifier,
+    MeanInputs,
+    Method,
+    MethodLoss,
+    Network,
+    Options,
+    Setting,
+    at_least_float32,
+)
 from magnet.methods.sampling import RandomBatches, generator
 
 
@@ -22,7 +31,7 @@ def triplet_loss(representations: Tensor, alpha: float) -> Tensor:
     Returns:
         (T,), one loss for each triplet.
     """
-    seed, positive, negative = full_precision(representations).unflatten(0, (-1, 3)).unbind(dim=1)
+    seed, positive, negative = at_least_float32(representations).unflatten(0, (-1, 3)).unbind(dim=1)
     apart = (seed - positive).square().sum(dim=1) - (seed - negative).square().sum(dim=1)
     return torch.relu(apart + alpha)
 

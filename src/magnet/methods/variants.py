@@ -7,64 +7,58 @@ to the representations that examples had when they were last in a batch, each of
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from magnet.errors import UserError
 from magnet.index import ClusterIndex
 from magnet.methods.base import Batch, MethodLoss, Network, Options, Setting
 from magnet.methods.magnet import Magnet
 from magnet.methods.sampling import generator
 from magnet.sampler import NeighbourhoodSampler
 
-Indices = Tensor | Sequence[int]
-Losses = Tensor | Sequence[float]
+
+class _EqualLosses(NeighbourhoodSampler):
+    """A sampler that takes every loss for 1, so that all clusters weigh the same."""
+
+    def update(self, indices: Tensor | Sequence[int], losses: Tensor | Sequence[float]) -> None:
+        """Note that the examples were seen, whatever their losses."""
+        super().update(indices, torch.ones(len(losses)))
 
 
-class _ListeningSampler(NeighbourhoodSampler):
-    """Tells the method which examples the losses are of."""
-
-    heard: Any = None
-
-    def update(self, indices: Indices, losses: Losses) -> None:
-        """As it is, with what the method makes of the losses."""
-        super().update(indices, losses if self.heard is None else self.heard(torch.as_tensor(indices), losses))
-
-
-class _Listener(Magnet):
-    def __init__(self, setting: Setting, options: Options) -> None:
-        super().__init__(setting, options)
-        self.sampler.__class__ = _ListeningSampler
-        self.sampler.heard = self._hear  # type: ignore[attr-defined]
-
-    def _hear(self, indices: Tensor, losses: Losses) -> Losses:
-        raise NotImplementedError
-
-
-class UniformSeeds(_Listener):
+class UniformSeeds(Magnet):
     """All clusters are as likely to be the seed."""
 
-    def _hear(self, indices: Tensor, losses: Losses) -> Losses:
-        return torch.ones(len(indices))
+    sampler_class = _EqualLosses
 
 
-class CachedRepresentations(_Listener):
+class CachedRepresentations(Magnet):
     """The index sees every example as it was when it was last in a batch."""
 
     seen: Tensor  # (N, d), saved with the weights
 
     def __init__(self, setting: Setting, options: Options) -> None:
+        if setting.world_size > 1:
+            raise UserError(
+                f"magnet/cached-representations sees the batches of its own process only, found {setting.world_size} "
+                "processes: train it with one"
+            )
         super().__init__(setting, options)
         self.register_buffer("seen", torch.full((len(setting.labels), setting.dim), torch.nan))
-        self._batch: Tensor | None = None
+        self._examples = torch.zeros(0, dtype=torch.long)  # (B,) of the batch at hand
+
+    def clusters(self, indices: Tensor) -> Tensor:
+        """Magnet's, keeping which examples the batch is of."""
+        self._examples = indices
+        return super().clusters(indices)
 
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
         """Magnet's, keeping the representations of the batch."""
 
         def watched(inputs: Tensor) -> Tensor:
             found = network(inputs)
-            self._batch = found.detach().float().cpu()
+            self.seen[self._examples] = found.detach().to(self.seen)
             return found
 
         return super().loss(watched, batch)
@@ -79,11 +73,6 @@ class CachedRepresentations(_Listener):
             self.seen.copy_(seen)
         labels, options = self.setting.labels, self.options
         super().refresh(None, ClusterIndex.fit(seen, labels, options.clusters_per_class, seed=self.setting.seed))
-
-    def _hear(self, indices: Tensor, losses: Losses) -> Losses:
-        assert self._batch is not None
-        self.seen[indices] = self._batch.to(self.seen.device)
-        return losses
 
 
 class _RandomNeighbours(ClusterIndex):
