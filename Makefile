@@ -42,4 +42,4 @@ format: $(READY)  ## let ruff rewrite the code
 	@$(BIN)/ruff check --fix .
 
 clean:  ## remove the environment and what the tools left
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build src/*.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage* build dist src/*.egg-info

@@ -79,7 +79,7 @@ def magnet_loss(
         if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
             output = MagnetOutput(*terms(r, batch, options, variance)[:3])
         else:
-            output = MagnetOutput(*Terms.apply(r, batch, options, variance))
+            output = MagnetOutput(*Terms.apply(r, batch, options, variance))  # type: ignore[no-untyped-call]
     if reads_are_free(r):  # a closer look, where a look is free
         used = output.variance.item()
         if not (math.isfinite(output.loss.item()) and SIZES[r.dtype][0] ** 2 < used < math.inf):

@@ -58,7 +58,7 @@ def build(
     sized = options if dim is None else options | {"dim": dim}
     # On the CPU whatever the default device, so that a seed means the same weights everywhere.
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.random.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         if name == "linear":
             return linear(example_shape[0], **sized)
         if name == "mlp":

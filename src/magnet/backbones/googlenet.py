@@ -35,7 +35,8 @@ class _Conv(nn.Module):
         nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.bn(self.conv(x)).relu_()
+        normalised: Tensor = self.bn(self.conv(x))
+        return normalised.relu_()
 
 
 class _Inception(nn.Module):

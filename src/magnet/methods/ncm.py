@@ -65,7 +65,7 @@ class NCM(FixedUnit):
         self.register_buffer("centroids", torch.zeros(0))
         self.register_buffer("centroid_labels", torch.zeros(0, dtype=torch.long))
         self.register_buffer("mapped", torch.zeros(0, setting.dim))
-        self.register_load_state_dict_pre_hook(_take_sizes)
+        self.register_load_state_dict_pre_hook(_take_sizes)  # type: ignore[no-untyped-call]
         self.sampler = RandomBatches(
             len(setting.labels),
             options.batch_size,

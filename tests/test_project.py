@@ -1,0 +1,56 @@
+"""The files around the package agree with it."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import magnet
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_version_is_stated_in_the_package_and_taken_from_there():
+    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "magnet.__version__"}
+    # A literal, so that a build reads it without importing the package.
+    module = ast.parse((ROOT / "src/magnet/__init__.py").read_text(encoding="utf-8"))
+    assigned = [node for node in module.body if isinstance(node, ast.Assign)]
+    (version,) = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__version__"]
+    assert ast.literal_eval(version) == magnet.__version__
+
+
+def test_the_citation_is_of_this_version_and_names_the_paper():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert str(citation["version"]) == magnet.__version__
+    assert citation["license"] == PROJECT["project"]["license"]
+    paper = citation["preferred-citation"]
+    assert [author["family-names"] for author in paper["authors"]] == ["Rippel", "Paluri", "Dollár", "Bourdev"]
+    assert paper["url"].endswith("1511.05939")
+
+
+def test_the_changelog_begins_with_this_version():
+    first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert first is not None
+    assert first[1] == magnet.__version__
+
+
+def test_the_lowest_declared_python_is_tested():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]
+    tested = jobs["test"]["strategy"]["matrix"]["python-version"]
+    lowest = PROJECT["project"]["requires-python"].removeprefix(">=")
+    assert tested[0] == lowest == "3.11"
+    lowest_job = [step["with"]["python-version"] for step in jobs["lowest"]["steps"] if "with" in step]
+    assert lowest_job == [lowest]
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", ".github/ISSUE_TEMPLATE/question.md"])
+def test_files_that_a_page_names_exist(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:src|tests|docs|\.github)/[^`*]+)`", text)
+    assert len(named) >= 5
+    assert [name for name in named if not (ROOT / name).exists()] == []
