@@ -8,7 +8,7 @@ from rich.console import Console
 
 from magnet.cli import main
 from magnet.data import merge_classes, open_data
-from magnet.data.hierarchy import merge_groups
+from magnet.data.groups import merge_groups
 from magnet.evaluation.evaluate import evaluate
 from magnet.experiments.demo import _errors, measure
 from magnet.training.config import TrainConfig

@@ -9,7 +9,7 @@ import pytest
 from magnet.data import Dataset, merge_classes, open_data
 from magnet.data import dataset as module
 from magnet.data.digest import Digest
-from magnet.data.listing import Listing
+from magnet.data.listings import Listing
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 5)).astype(np.float32)
@@ -21,7 +21,7 @@ def digest(x=X, y=Y, **more):
 
 
 def test_the_same_values_have_the_same_digest_however_they_are_stored(tmp_path, monkeypatch):
-    monkeypatch.setattr("magnet.data.npz.MAP_FROM_BYTES", 1)
+    monkeypatch.setattr("magnet.data.arrays.MAP_FROM_BYTES", 1)
     np.savez(tmp_path / "mapped.npz", X=X, y=Y)
     np.savez_compressed(tmp_path / "packed.npz", X=np.asfortranarray(X.astype(np.float64)), y=Y.astype(float))
     mapped, packed = (open_data(str(tmp_path / f"{name}.npz")) for name in ("mapped", "packed"))

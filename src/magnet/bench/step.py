@@ -13,7 +13,7 @@ import numpy as np
 
 from magnet.bench.measurement import Measurement, compare, duration, seconds
 from magnet.data import Dataset, open_data
-from magnet.data.listing import Listing
+from magnet.data.listings import Listing
 from magnet.training.config import TrainConfig
 from magnet.training.display import Display
 from magnet.training.distribution import shared_index

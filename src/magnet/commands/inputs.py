@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from magnet.data.arrays import read_npz
 from magnet.data.images import decode, is_image
-from magnet.data.npz import read_npz
 from magnet.errors import UserError
 from magnet.export.model import Model
 from magnet.training.run import Run

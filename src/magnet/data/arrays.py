@@ -1,20 +1,54 @@
-"""Vectors given as arrays: checked, and listed."""
+"""Vectors given as arrays or in an .npz file: read, checked and listed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, overload
 
 import numpy as np
+from numpy.lib import format as npy
 
 from magnet.data.attributes import Attributes, from_classes, from_table
-from magnet.data.listing import Listing
-from magnet.data.numbered import Numbered
+from magnet.data.listings import Listing
 from magnet.errors import UserError
 
 KEYS = (
     "X", "y", "test", "split", "name", "classes", "attributes", "class_attributes", "attribute_names", "feature_names",
 )  # fmt: skip
+MAP_FROM_BYTES = 2**20
+LOCAL_HEADER_BYTES = 30
+
+
+class Numbered(Sequence[str]):
+    """The names "0", "1", ... up to a count: a sequence that is not held. Five million strings would take 300 MB."""
+
+    def __init__(self, count: int) -> None:
+        self._rows = range(count)
+
+    @overload
+    def __getitem__(self, key: int) -> str: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[str]: ...
+    def __getitem__(self, key: int | slice) -> str | list[str]:
+        found = self._rows[key]
+        return [str(row) for row in found] if isinstance(found, range) else str(found)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Numbered):
+            return len(self) == len(other)
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Numbered({len(self)})"
 
 
 def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
@@ -44,6 +78,18 @@ def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
         attributes=_attributes(arrays, labels, len(classes), name),
         feature_names=_feature_names(arrays, name),
     )
+
+
+def read_npz(path: Path, keys: tuple[str, ...], required: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Those of the arrays ``keys`` that the file has; the ``required`` ones it must have."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            if not set(required) <= members.keys():
+                raise UserError(f"{path}: holds {sorted(members)}, expected at least {', '.join(required)}.")
+            return {key: _read(path, archive, members[key]) for key in keys if key in members}
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise UserError(f"{path}: cannot be read as an .npz file ({error}).") from error
 
 
 def _check_finite(X: np.ndarray, name: str) -> None:
@@ -109,3 +155,42 @@ def _attributes(arrays: Mapping[str, np.ndarray], labels: np.ndarray, classes: i
             raise UserError(f"{name}: class_attributes has {found} rows, but there are {classes} classes.")
         return from_classes(arrays["class_attributes"], listed, labels)
     return None
+
+
+def _read(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    try:
+        if member.compress_type == zipfile.ZIP_STORED and member.file_size >= MAP_FROM_BYTES:
+            mapped = _map(path, member)
+            if mapped is not None:
+                return mapped
+        with archive.open(member) as stream:
+            return npy.read_array(stream, allow_pickle=False)
+    except ValueError as error:
+        # Objects in an .npy are pickles, and reading a pickle runs code of whoever wrote the file.
+        raise UserError(f"{path}: {member.filename} cannot be read ({error}).") from error
+
+
+def _map(path: Path, member: zipfile.ZipInfo) -> np.ndarray | None:
+    """The member's array mapped in place, or None when its header is of a kind that must be read."""
+    with path.open("rb") as file:
+        file.seek(_data_offset(file, member))
+        version = npy.read_magic(file)
+        if version == (1, 0):
+            shape, fortran, dtype = npy.read_array_header_1_0(file)
+        elif version == (2, 0):
+            shape, fortran, dtype = npy.read_array_header_2_0(file)
+        else:
+            return None
+        if dtype.hasobject:
+            return None
+        return np.memmap(path, dtype, "r", offset=file.tell(), shape=shape, order="F" if fortran else "C")
+
+
+def _data_offset(file: IO[bytes], member: zipfile.ZipInfo) -> int:
+    # The local header repeats the name and may have more extra bytes than the directory says: read its own.
+    file.seek(member.header_offset)
+    header = file.read(LOCAL_HEADER_BYTES)
+    if len(header) < LOCAL_HEADER_BYTES or header[:4] != b"PK\x03\x04":
+        raise UserError(f"{member.filename}: damaged zip header.")
+    name, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
+    return member.header_offset + LOCAL_HEADER_BYTES + name + extra

@@ -1,17 +1,21 @@
-"""Dataset: labelled vectors or images, their split, and what else is known of them."""
+"""Dataset: labelled vectors or images, their split, and what else is known of them; `open_data` makes one."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from magnet.data.arrays import KEYS, list_arrays, read_npz
 from magnet.data.attributes import Attributes
-from magnet.data.cache import ImageCache
+from magnet.data.benchmarks import READERS
+from magnet.data.benchmarks.digits import list_digits
 from magnet.data.digest import (
     Digest,
     digest_attributes,
@@ -20,13 +24,16 @@ from magnet.data.digest import (
     digest_names,
     digest_parts,
 )
-from magnet.data.images import decode, room
-from magnet.data.listing import Listing, compact_classes
-from magnet.data.splits import PARTS, complete
+from magnet.data.images import ImageCache, decode, find_unreadable, room
+from magnet.data.listings import Listing, compact_classes, list_csv, list_folder
+from magnet.data.splits import PARTS, TEST, complete
 from magnet.errors import UserError
 
 GIBIBYTE = 2**30
 DEFAULT_IMAGE_SIZE = 224
+EXPECTED = "a folder of class folders, a .csv of path,label, an .npz with X and y, digits, or " + ", ".join(
+    f"{name}:FOLDER" for name in READERS
+)
 
 
 class Dataset(torch.utils.data.Dataset[Tensor]):
@@ -88,8 +95,6 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         ``others`` are the further members an ``.npz`` may have, by the same names: ``test``, ``split``, ``name``,
         ``classes``, ``attributes``, ``class_attributes``, ``attribute_names``, ``feature_names``.
         """
-        from magnet.data.arrays import KEYS, list_arrays
-
         unknown = sorted(others.keys() - set(KEYS))
         if unknown:
             raise TypeError(f"from_arrays() knows no {unknown[0]!r}; expected some of {', '.join(KEYS[2:])}")
@@ -182,3 +187,83 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
     def __repr__(self) -> str:
         parts = ", ".join(f"{len(self.indices(part))} {part}" for part in ("train", "validation", "test"))
         return f"Dataset({self.name!r}: {len(self)} {self.kind}, {len(self.classes)} classes; {parts})"
+
+
+class Queries(Dataset):
+    """Vectors (N, d) or N image files of which no class is known: all labels are -1, all examples are test ones."""
+
+    def __init__(
+        self, content: np.ndarray | Sequence[Path], names: list[str], *, image_size: int = DEFAULT_IMAGE_SIZE
+    ) -> None:
+        # Not that of Dataset, which wants classes and makes a split.
+        self.name = self.spec = "queries"
+        self.kind = "vectors" if isinstance(content, np.ndarray) else "images"
+        self.labels = torch.full((len(names),), -1)
+        self.classes, self.names = [], names
+        self.split = np.full(len(names), TEST, np.int8)
+        self.attributes, self.skipped, self.feature_names = None, [], None
+        self.fine_labels, self.fine_classes = None, None
+        self.image_size, self.cache_bytes = image_size, 0
+        self._content, self._cache = content, None
+        self._given_split, self._hash_images, self._hashes = None, False, {}
+
+
+def open_data(
+    spec: str,
+    *,
+    seed: int = 0,
+    validation: float = 0.0,
+    on_bad_image: Literal["error", "skip"] = "error",
+    cache_bytes: int = GIBIBYTE,
+    hash_images: bool = False,
+) -> Dataset:
+    """Open labelled data.
+
+    Args:
+        spec: a folder of class folders; a CSV of ``path,label[,split]``; an ``.npz`` with ``X``, ``y`` and perhaps
+            ``test`` or ``split``, ``name``, ``classes``, ``attributes``, ``class_attributes``, ``attribute_names``,
+            ``feature_names``; ``digits``; or ``name:folder`` for a benchmark set in its official layout.
+        seed: draws the parts that the source does not give: 30 % of every class for test, and
+        validation: this fraction of the training part for validation.
+        on_bad_image: "error" names an unreadable image when it is met; "skip" decodes all images once now and
+            leaves the unreadable out, listed in ``Dataset.skipped``.
+        cache_bytes: how much memory decoded images may take in each process.
+        hash_images: image files are known by a hash of their bytes, which reads them all once, instead of by their
+            sizes and modification times; see ``Dataset.digest``.
+    """
+    if on_bad_image not in ("error", "skip"):
+        raise UserError(f"on_bad_image is {on_bad_image!r}, expected 'error' or 'skip'.")
+    listing = _read(spec)
+    if on_bad_image == "skip" and not isinstance(listing.content, np.ndarray):
+        bad = find_unreadable(listing.content)
+        listing.skipped = [(str(listing.content[i]), reason) for i, reason in bad.items()]
+        listing = listing.keep(np.setdiff1d(np.arange(len(listing.names)), list(bad)))
+    return Dataset(
+        listing, spec=spec, seed=seed, validation=validation, cache_bytes=cache_bytes, hash_images=hash_images
+    )
+
+
+def _read(spec: str) -> Listing:
+    if spec == "digits":
+        return list_digits()
+    name, colon, folder = spec.partition(":")
+    if colon and name in READERS:
+        if not folder:
+            raise UserError(f"{spec} names no folder; write {name}:FOLDER.")
+        return READERS[name](Path(folder).expanduser())
+    path = Path(spec).expanduser()
+    if path.is_dir():
+        return list_folder(path)
+    if not path.exists() and colon and re.fullmatch(r"[A-Za-z][\w-]+", name):
+        raise UserError(f"{spec}: no benchmark set is called {name!r}; there are {', '.join(READERS)}.")
+    readers: dict[str, Callable[[Path], Listing]] = {".csv": list_csv, ".npz": _list_npz}
+    if path.suffix.lower() not in readers:
+        found = "is a file of another kind" if path.exists() else "does not exist"
+        raise UserError(f"{spec} {found}; expected {EXPECTED}.")
+    if not path.is_file():
+        raise UserError(f"{spec} does not exist.")
+    return readers[path.suffix.lower()](path)
+
+
+def _list_npz(path: Path) -> Listing:
+    return list_arrays(read_npz(path, KEYS, required=("X", "y")), path.stem)

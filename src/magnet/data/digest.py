@@ -16,8 +16,8 @@ from typing import Any, Self
 import numpy as np
 from torch import Tensor
 
+from magnet.data.arrays import Numbered
 from magnet.data.attributes import Attributes
-from magnet.data.numbered import Numbered
 from magnet.files import file_digest
 
 BLOCK = 2**24  # bytes of an array, and names, that are looked at together

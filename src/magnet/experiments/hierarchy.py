@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from magnet.data import Dataset, merge_classes
-from magnet.data.hierarchy import known_groups, merge_groups
+from magnet.data.groups import known_groups, merge_groups
 from magnet.evaluation.intervals import in_both, paired_interval, relative_interval
 from magnet.evaluation.probe import linear_probe
 from magnet.experiments.lab import Lab, best_of

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from magnet.checks import check_ids, check_representations
 from magnet.data import Dataset
-from magnet.data.queries import Queries
+from magnet.data.dataset import Queries
 from magnet.files import file_digest, replacing
 from magnet.index import ClusterIndex
 from magnet.training.config import REVISION, TrainConfig

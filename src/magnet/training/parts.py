@@ -16,7 +16,7 @@ from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.data.digest import Digest
-from magnet.data.merge import Merging
+from magnet.data.groups import Merging
 from magnet.errors import UserError
 from magnet.files import replacing
 

@@ -9,7 +9,7 @@ from magnet.data.benchmarks.fashion_mnist import list_fashion_mnist
 from magnet.data.benchmarks.flowers import list_flowers
 from magnet.data.benchmarks.imagenet_attributes import list_imagenet_attributes
 from magnet.data.benchmarks.pets import list_pets
-from magnet.data.listing import Listing
+from magnet.data.listings import Listing
 
 READERS: dict[str, Callable[[Path], Listing]] = {
     "pets": list_pets,

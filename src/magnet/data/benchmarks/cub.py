@@ -8,7 +8,7 @@ import numpy as np
 
 from magnet.data.attributes import Attributes, from_classes
 from magnet.data.benchmarks.layout import read_lines, require_images, require_pieces
-from magnet.data.listing import Listing
+from magnet.data.listings import Listing
 from magnet.errors import UserError
 
 NOT_VISIBLE = 1  # the certainty with which an annotator says that the part cannot be seen

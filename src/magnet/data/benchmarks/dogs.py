@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from magnet.data.benchmarks.layout import read_mat, require_images, require_pieces
-from magnet.data.listing import Listing
+from magnet.data.listings import Listing
 
 
 def list_dogs(folder: Path) -> Listing:

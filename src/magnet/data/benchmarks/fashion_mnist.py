@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from magnet.data.benchmarks.layout import require_pieces
-from magnet.data.listing import Listing
+from magnet.data.listings import Listing
 from magnet.errors import UserError
 
 CLASSES = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]

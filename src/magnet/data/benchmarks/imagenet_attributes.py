@@ -15,7 +15,7 @@ import numpy as np
 from magnet.data.attributes import Attributes
 from magnet.data.benchmarks.layout import incomplete, read_mat
 from magnet.data.images import is_image
-from magnet.data.listing import Listing
+from magnet.data.listings import Listing
 from magnet.errors import UserError
 
 LISTED = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from magnet.data.benchmarks.layout import read_lines, require_images, require_pieces
-from magnet.data.listing import Listing
+from magnet.data.listings import Listing
 from magnet.errors import UserError
 
 

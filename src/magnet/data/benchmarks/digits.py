@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from magnet.data.listing import Listing
+from magnet.data.listings import Listing
 
 
 def list_digits() -> Listing:
