@@ -69,6 +69,16 @@ def test_probabilities_sum_to_one(index, dtype):
         torch.testing.assert_close(p.sum(dim=1), torch.ones(len(p), dtype=p.dtype))
 
 
+def test_log_probabilities_are_the_logarithms_of_the_probabilities(index, monkeypatch):
+    for elements in (2**22, 1, 40):
+        monkeypatch.setattr("magnet.classify.TALLY_ELEMENTS", elements)
+        for neighbours in (1, 5, 24):
+            knc = NearestClusters(index, neighbours, variance=0.4)
+            p, logs = knc.predict_proba(QUERIES), knc.predict_log_proba(QUERIES)
+            torch.testing.assert_close(logs.exp(), p.double())
+            assert torch.equal(logs.isinf(), p == 0)
+
+
 @pytest.mark.parametrize("elements", [1, 40, 10_000])
 def test_chunks_change_nothing(index, monkeypatch, elements):
     x, labels = data()

@@ -59,13 +59,27 @@ class SoftNeighbours:
     def nearest(self, representations: Tensor) -> tuple[Tensor, Tensor]:
         """Similarity (n, L), which sums to one, and id (n, L) of the nearest references, nearest first."""
         self._check(representations)
-        parts = [self._votes(r) for r in split_rows(representations, len(self.references))]
-        return torch.cat([votes for votes, _ in parts]), torch.cat([ids for _, ids in parts])
+        parts = [self._logits(r) for r in split_rows(representations, len(self.references))]
+        return torch.cat([self._votes(logits) for logits, _ in parts]), torch.cat([ids for _, ids in parts])
 
     def predict_proba(self, representations: Tensor) -> Tensor:
         """The probability of each class (n, C); rows sum to one."""
         self._check(representations)
         return torch.cat(list(self._tallies(representations)))
+
+    def predict_log_proba(self, representations: Tensor) -> Tensor:
+        """The logarithm of the probability of each class (n, C), float64; -inf only for a class without a vote.
+
+        It ranks the classes that have a vote, however far behind the nearest they are; their probabilities may vanish.
+        """
+        self._check(representations)
+        columns, parts = self._columns.to(representations.device), []
+        for logits, ids in self._chunks(representations):
+            logs, column = torch.log_softmax(logits, dim=1), columns[ids]
+            best = logs.new_full((len(logs), len(self.classes)), -torch.inf).scatter_reduce_(1, column, logs, "amax")
+            shares = torch.zeros_like(best).scatter_add_(1, column, (logs - best.gather(1, column)).exp_())
+            parts.append(best.add_(shares.log_()))
+        return torch.cat(parts)
 
     def predict(self, representations: Tensor) -> Tensor:
         """The most probable label of each row (n,)."""
@@ -73,24 +87,32 @@ class SoftNeighbours:
         best = [tally.argmax(dim=1) for tally in self._tallies(representations)]
         return self.classes.to(representations.device)[torch.cat(best)]
 
-    def _votes(self, r: Tensor) -> tuple[Tensor, Tensor]:
+    def _logits(self, r: Tensor) -> tuple[Tensor, Tensor]:
+        """Logarithms (n, L) of the similarities, up to a constant, and the ids (n, L) of the nearest references."""
         distances, ids = nearest_of_chunk(r.to(self.references.dtype), self.references, self.neighbours)
-        # In double, from the nearest on and with a finite factor, so that a lengthscale far below the distances leaves
+        # In double, from the nearest on and with finite products, so that a lengthscale far below the distances leaves
         # a hard vote and not NaN.
-        factor = min(self.scaling / (2 * self.variance), torch.finfo(torch.float64).max)
-        logits = (distances[:, :1] - distances).double() * factor
+        most = torch.finfo(torch.float64).max / max(1.0, float(distances.max()))
+        logits = (distances[:, :1] - distances).double() * min(self.scaling / (2 * self.variance), most)
         if self._log_weights is not None:
             logits = logits + self._log_weights.to(ids.device)[ids]
-        return torch.softmax(logits, dim=1).to(distances.dtype), ids
+        return logits, ids
+
+    def _votes(self, logits: Tensor) -> Tensor:
+        return torch.softmax(logits, dim=1).to(self.references.dtype)
+
+    def _chunks(self, representations: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """`_logits` of so many rows at a time that a table of all classes is small."""
+        rows = max(1, TALLY_ELEMENTS // len(self.classes))
+        for r in split_rows(representations, len(self.references)):
+            yield from zip(*(part.split(rows) for part in self._logits(r)), strict=True)
 
     def _tallies(self, representations: Tensor) -> Iterator[Tensor]:
         """The votes for each class, (n, C) in chunks."""
         columns = self._columns.to(representations.device)
-        rows = max(1, TALLY_ELEMENTS // len(self.classes))
-        for r in split_rows(representations, len(self.references)):
-            pairs = zip(*(part.split(rows) for part in self._votes(r)), strict=True)
-            for votes, ids in pairs:
-                yield votes.new_zeros(len(votes), len(self.classes)).scatter_add_(1, columns[ids], votes)
+        for logits, ids in self._chunks(representations):
+            votes = self._votes(logits)
+            yield votes.new_zeros(len(votes), len(self.classes)).scatter_add_(1, columns[ids], votes)
 
     def _check(self, representations: Tensor) -> None:
         check_representations(representations)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from magnet.evaluation.errors import judge, log_losses
+from magnet.classify import SoftNeighbours
+from magnet.evaluation.errors import judge, log_losses, top_errors
 from magnet.index import ClusterIndex
 from magnet.methods import method_class
 from magnet.methods.base import Options, Setting
@@ -50,3 +51,26 @@ def test_the_head_of_softmax_is_judged_by_its_own_probabilities():
     logits = method.logits(queries)
     assert found.log_loss == pytest.approx(nn.functional.cross_entropy(logits, truth).item(), rel=1e-5)
     assert found.error == pytest.approx((logits.argmax(dim=1) != truth).double().mean().item())
+
+
+def test_a_label_is_a_hit_if_it_is_among_the_best_scored_classes_that_have_a_score():
+    scores = torch.tensor([[0.0, -1.0, -9.0, -torch.inf], [-1e5, 0.0, -1e6, -1e7]])
+    classes = torch.tensor([2, 3, 5, 7])
+    expected = {2: (0.5, 0.0), 3: (0.5, 0.0), 5: (1.0, 0.0), 7: (1.0, 1.0)}
+    for label, (first, third) in expected.items():
+        found = top_errors(scores, classes, torch.tensor([label] * 2), tops=(1, 3))
+        assert found == {"error": first, "error@3": third}
+    assert top_errors(scores, classes, torch.tensor([7, 7]), tops=(4,)) == {"error@4": 0.5}  # a class without votes
+
+
+@pytest.mark.parametrize("variance", [1.0, 1e-3, 1e-30, 1e-310])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_votes_that_underflow_keep_their_rank(variance, dtype):
+    places = torch.tensor([0.0, 3.0, 1.0, 7.0, 2.0, 5.0, 11.0], dtype=dtype)[:, None] * 100
+    rule = SoftNeighbours(places, torch.arange(7), 6, variance=variance)
+    query = torch.tensor([[10.0]], dtype=dtype)
+    logs = rule.predict_log_proba(query)
+    assert logs.argsort(dim=1, descending=True).tolist() == [[0, 2, 4, 1, 5, 3, 6]]
+    assert logs.isinf().tolist() == [[False] * 6 + [True]]  # six neighbours vote
+    errors = [top_errors(logs, rule.classes, torch.tensor([label]))["error@5"] for label in range(7)]
+    assert errors == [0, 0, 0, 1, 0, 0, 1]

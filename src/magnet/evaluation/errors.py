@@ -37,13 +37,14 @@ def top_errors(scores: Tensor, classes: Tensor, labels: Tensor, tops: tuple[int,
     """The share of rows whose label is not among the best-scored classes.
 
     Args:
-        scores: (n, C).
+        scores: (n, C) logarithms of probabilities, which keep the order of classes far behind the best one. A class
+            at -inf, without any vote, is never a hit.
         classes: (C,) the label of each column.
         labels: (n,) the truth.
-        tops: 1 gives ``error``, k > 1 gives ``error@k``. A class without any score (0) is never a hit.
+        tops: 1 gives ``error``, k > 1 gives ``error@k``.
     """
     ranked = scores.topk(min(max(tops), scores.shape[1]), dim=1)
-    hits = (classes[ranked.indices] == labels[:, None]) & (ranked.values > 0)
+    hits = (classes[ranked.indices] == labels[:, None]) & (ranked.values > -torch.inf)
     return {
         "error" if top == 1 else f"error@{top}": 1 - float(hits[:, :top].any(dim=1).double().mean()) for top in tops
     }

@@ -23,7 +23,7 @@ from magnet.training.run import Run
 from magnet.training.workbench import absolute
 
 WORST = 10  # classes with the most errors that are listed
-FORMAT = 1  # of what is kept in a run: raised when the same run and data are given other numbers
+FORMAT = 2  # of what is kept in a run: raised when the same run and data are given other numbers
 
 
 def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test") -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _measure(run: Run, data: Dataset, part: str) -> dict[str, Any]:
     temperatures = run.calibration.temperatures
     own = absolute(data.spec) == absolute(run.config.data)
     rule = run.learner.method.classifier
-    probabilities, classes = scores[rule if rule in scores else "knc"]
+    judged, classes = scores[rule if rule in scores else "knc"]
     return {
         "split": part,
         "n": len(queries),
@@ -97,7 +97,7 @@ def _measure(run: Run, data: Dataset, part: str) -> dict[str, Any]:
         "calibration": asdict(run.calibration),
         "retrieval": retrieval(queries, matched.labels),
         "rule": rule,
-        "worst": worst_classes(classes[probabilities.argmax(dim=1)], matched.labels, run.classes, WORST),
+        "worst": worst_classes(classes[judged.argmax(dim=1)], matched.labels, run.classes, WORST),
         "seen": int((data.split[matched.rows] == 0).sum()) if own else 0,
         "left_out": matched.left_out,
         "unknown": matched.unknown,
@@ -148,10 +148,10 @@ def _read(run: Run, name: str) -> dict[str, Any] | None:
     return None
 
 
-def _judge(probabilities: Tensor, classes: Tensor, labels: Tensor, temperature: float) -> dict[str, float]:
-    right = classes[probabilities.argmax(dim=1)] == labels
+def _judge(scores: Tensor, classes: Tensor, labels: Tensor, temperature: float) -> dict[str, float]:
+    right, probabilities = classes[scores.argmax(dim=1)] == labels, scores.exp()
     raw, calibrated = (p.max(dim=1).values for p in (probabilities, temper(probabilities, temperature)))
-    return top_errors(probabilities, classes, labels) | {
+    return top_errors(scores, classes, labels) | {
         "ece": calibration_error(raw, right),
         "ece_calibrated": calibration_error(calibrated, right),
     }

@@ -57,11 +57,11 @@ def novelty(rule: SoftNeighbours, representations: Tensor) -> Tensor:
 
 @torch.no_grad()
 def class_scores(run: "Run", queries: Tensor, knc: SoftNeighbours, knn: SoftNeighbours) -> Scores:
-    """For each classifier its probabilities (n, C) and the class of each column (C,); the run's head if it has one."""
-    scores = {name: (rule.predict_proba(queries), rule.classes) for name, rule in {"knc": knc, "knn": knn}.items()}
+    """For each classifier the log-probabilities (n, C) and the class of each column (C,); a head's if there is one."""
+    scores = {name: (rule.predict_log_proba(queries), rule.classes) for name, rule in {"knc": knc, "knn": knn}.items()}
     logits = run.learner.method.logits(queries.to(run.device))
     if logits is not None:
-        scores["head"] = logits.softmax(dim=1).cpu(), torch.arange(logits.shape[1])
+        scores["head"] = logits.cpu().double().log_softmax(dim=1), torch.arange(logits.shape[1])
     return scores
 
 
@@ -88,7 +88,7 @@ def _measure(run: "Run") -> Calibration:
     scores = [class_scores(run, part.queries, part.knc, part.knn) for part in parts]
     chosen = {}
     for name, (_, classes) in scores[0].items():
-        probabilities = torch.cat([part[name][0] for part in scores])
+        probabilities = torch.cat([part[name][0] for part in scores]).exp()
         chosen[name] = choose_temperature(probabilities, torch.searchsorted(classes, labels))
     distances = torch.cat([novelty(part.knc, part.queries) for part in parts]).double()
     return Calibration(

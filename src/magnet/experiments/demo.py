@@ -85,5 +85,5 @@ def _errors(run: Run, data: Dataset, labels: Tensor) -> dict[str, float]:
     errors: dict[str, float] = {}
     for name in rules:
         rule = soft_rule(method, name, index, run.references, labels, config.neighbours)
-        errors[name] = top_errors(rule.predict_proba(views), rule.classes, truth)["error"]
+        errors[name] = top_errors(rule.predict_log_proba(views), rule.classes, truth)["error"]
     return errors

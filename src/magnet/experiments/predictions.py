@@ -41,7 +41,8 @@ def top_classes(run: Run, labels: Tensor | None = None) -> dict[Rule, np.ndarray
     if labels is None:
         scores = class_scores(run, queries, *rules)
     else:
-        scores = {name: (rule.predict_proba(queries), rule.classes) for name, rule in zip(_soft(), rules, strict=True)}
+        pairs = zip(_soft(), rules, strict=True)
+        scores = {name: (rule.predict_log_proba(queries), rule.classes) for name, rule in pairs}
     answers: dict[Rule, np.ndarray] = {rule: _best(*scores[rule]) for rule in RULES if rule in scores}
     with replacing(path) as draft, draft.open("wb") as file:
         np.savez(file, **answers)  # type: ignore[arg-type]
@@ -59,4 +60,4 @@ def _soft() -> tuple[Literal["knc"], Literal["knn"]]:
 
 def _best(scores: Tensor, classes: Tensor) -> np.ndarray:
     ranked = scores.topk(min(TOP, scores.shape[1]), dim=1)
-    return torch.where(ranked.values > 0, classes[ranked.indices], -1).numpy()
+    return torch.where(ranked.values > -torch.inf, classes[ranked.indices], -1).numpy()
