@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from magnet.cli import main
 from magnet.evaluation.evaluate import evaluate
 from magnet.training.config import TrainConfig
-from magnet.training.parts import FILE
+from magnet.training.data_record import FILE
 from magnet.training.run import Run
 from magnet.training.train import train
 

@@ -16,8 +16,8 @@ from magnet.experiments.lab import Lab, methods_of, read_row
 from magnet.experiments.predictions import top_classes, wrong
 from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, settings_for, space_of, trials, with_dropout
 from magnet.experiments.words import pretty
-from magnet.training.checkpoint import find_checkpoint
 from magnet.training.config import CONFIG, TrainConfig
+from magnet.training.folder import find_checkpoint
 from magnet.training.presets import with_preset
 from magnet.training.run import Run
 from magnet.training.workbench import open_for

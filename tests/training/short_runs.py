@@ -13,9 +13,8 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor
 
-from magnet.training.checkpoint import find_checkpoint
 from magnet.training.config import TrainConfig
-from magnet.training.journal import read_journal
+from magnet.training.folder import find_checkpoint, read_journal
 from magnet.training.train import train
 
 SMALL = {"hidden": 16, "dim": 8, "clusters_per_class": 2, "clusters_per_batch": 6, "learning_rate": 0.01}

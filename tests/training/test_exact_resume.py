@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from magnet.training.checkpoint import checkpoints
 from magnet.training.config import read_config
+from magnet.training.folder import checkpoints
 from magnet.training.loop import Trainer
 from magnet.training.train import train
 from training.short_runs import differences, flags, run, settings, start
@@ -45,8 +45,8 @@ def test_a_run_interrupted_at_several_steps_ends_like_one_that_was_not(method, v
     assert differences(whole, tmp_path / "stopped") == []
 
 
-def test_so_does_a_run_whose_representations_are_made_in_pieces(vectors, tmp_path, monkeypatch):
-    monkeypatch.setattr("magnet.training.pieces.PIECE", 300)
+def test_so_does_a_run_whose_representations_are_made_by_shards(vectors, tmp_path, monkeypatch):
+    monkeypatch.setattr("magnet.training.refresh.SHARD", 300)
     whole = run(tmp_path / "whole", vectors, **ODD)
     config = settings(tmp_path / "stopped", vectors, **ODD)
     stop_at(monkeypatch, 7)

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from magnet.training.diagnostics import BatchWatch, churn
-from magnet.training.journal import Journal, read_journal
+from magnet.training.display import BatchWatch, churn
+from magnet.training.folder import Journal, read_journal
 from training.short_runs import records, run
 
 

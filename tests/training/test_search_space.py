@@ -6,7 +6,7 @@ import pytest
 
 from magnet.errors import UserError
 from magnet.training.config import TrainConfig
-from magnet.training.search_space import draw, space_of
+from magnet.training.search import draw, space_of
 
 optuna = pytest.importorskip("optuna")
 

@@ -17,9 +17,7 @@ from magnet.commands import train as train_command
 from magnet.errors import UserError
 from magnet.training.config import TrainConfig, read_config
 from magnet.training.loop import Trainer
-from magnet.training.search import Search
-from magnet.training.search_space import settings_of
-from magnet.training.tune import open_validated, tune
+from magnet.training.search import Search, open_validated, settings_of, tune
 from training.short_runs import settings, start, weights, write_vectors
 
 pytest.importorskip("optuna")

@@ -7,7 +7,7 @@ import pytest
 
 from magnet.errors import UserError
 from magnet.evaluation.errors import Judged
-from magnet.training.checkpoint import checkpoints, describe_checkpoint, find_checkpoint, read_progress
+from magnet.training.folder import checkpoints, describe_checkpoint, find_checkpoint, read_progress
 from magnet.training.loop import Trainer
 from training.short_runs import records, run, same, weights, write_vectors
 

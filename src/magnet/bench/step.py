@@ -17,8 +17,8 @@ from magnet.data.listings import Listing
 from magnet.training.config import TrainConfig
 from magnet.training.display import Display
 from magnet.training.distribution import shared_index
-from magnet.training.embed import embed, settle_batchnorm
 from magnet.training.loop import Trainer
+from magnet.training.refresh import embed, settle_batchnorm
 from magnet.training.train import _fabric
 from magnet.training.workbench import complete, make_workbench
 

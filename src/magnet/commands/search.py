@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
 
     from magnet.commands.inputs import read_queries
     from magnet.export import load
-    from magnet.training.parts import merging_note
+    from magnet.training.data_record import merging_note
 
     say_notes([merging_note(options.run)])
     with progress("embedding") as report:

@@ -73,8 +73,8 @@ def settings_of(options: TrainConfig) -> TrainConfig:
 
 
 def _resume(folder: Path, quiet: bool) -> None:
-    from magnet.training.checkpoint import checkpoints, read_progress
     from magnet.training.config import read_config
+    from magnet.training.folder import checkpoints, read_progress
     from magnet.training.train import train
 
     config = dataclasses.replace(read_config(folder), quiet=quiet)
@@ -102,7 +102,7 @@ def check_used(config: TrainConfig, default: TrainConfig) -> None:
 def _finish(folder: Path, config: TrainConfig) -> None:
     if int(os.environ.get("RANK", "0")) != 0:
         return
-    from magnet.training.checkpoint import find_checkpoint, read_progress
+    from magnet.training.folder import find_checkpoint, read_progress
 
     seconds: dict[str, float] = read_progress(find_checkpoint(folder / "checkpoint", "last"))["seconds"]
     total = sum(seconds.values()) or 1.0

@@ -61,8 +61,7 @@ def main(arguments: Sequence[str]) -> None:
 
     from magnet.commands.screen import progress
     from magnet.commands.tune_report import Lines, tell
-    from magnet.training.search import Search
-    from magnet.training.tune import tune
+    from magnet.training.search import Search, tune
 
     search = Search(
         settings_of(options), folder, options.trials, options.jobs, options.sampler,

@@ -10,9 +10,7 @@ from rich.console import Console
 from magnet.commands.screen import percent, table
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
-from magnet.training.search import Search
-from magnet.training.search_space import settings_of
-from magnet.training.study import Study
+from magnet.training.search import Search, Study, settings_of
 
 # As the paper's appendix calls them, and in short.
 TITLES = {

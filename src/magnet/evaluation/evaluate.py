@@ -18,7 +18,7 @@ from magnet.evaluation.matching import Matched, match, open_like
 from magnet.evaluation.retrieval import retrieval
 from magnet.evaluation.temperature import temper
 from magnet.files import replacing
-from magnet.training.checkpoint import describe_checkpoint
+from magnet.training.folder import describe_checkpoint
 from magnet.training.run import Run
 from magnet.training.workbench import absolute
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from magnet.data import Dataset, open_data
 from magnet.errors import UserError
-from magnet.training.parts import merge_again, restore_parts
+from magnet.training.data_record import merge_again, restore_parts
 from magnet.training.run import Run
 from magnet.training.workbench import absolute
 

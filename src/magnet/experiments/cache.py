@@ -11,10 +11,9 @@ from pathlib import Path
 from magnet.data import Dataset
 from magnet.files import file_digest
 from magnet.training.alone import alone
-from magnet.training.checkpoint import checkpoints, find_checkpoint, read_progress
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
-from magnet.training.journal import read_journal
-from magnet.training.parts import read_start
+from magnet.training.data_record import read_start
+from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress
 from magnet.training.search import FREE
 from magnet.training.train import train
 from magnet.training.workbench import absolute, complete

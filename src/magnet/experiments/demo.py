@@ -16,7 +16,7 @@ from magnet.report.curves import Curve
 from magnet.report.layout import lay_out
 from magnet.report.maps import Map
 from magnet.training.config import CONFIG, TrainConfig
-from magnet.training.journal import read_journal
+from magnet.training.folder import read_journal
 from magnet.training.run import Run
 from magnet.training.train import train
 

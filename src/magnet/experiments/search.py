@@ -12,7 +12,7 @@ from magnet.errors import UserError
 from magnet.experiments.outcome import Table
 from magnet.experiments.words import pretty
 from magnet.training.config import TrainConfig
-from magnet.training.search_space import Range, Space, draw
+from magnet.training.search import Range, Space, draw
 
 # Narrower than those of `magnet tune`, for the few trials that an experiment can afford.
 TRIPLET: Space = {"alpha": Range(0.1, 1.0), "impostor_fraction": Range(0.005, 0.5, log=True)}

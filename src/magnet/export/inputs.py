@@ -13,7 +13,7 @@ from torch import Tensor
 from magnet.data.images import decode, room
 from magnet.errors import UserError
 from magnet.export.description import Description
-from magnet.training.loading import PASS_BATCH
+from magnet.training.refresh import PASS_BATCH
 
 EXPECTED = "paths, PIL images or uint8 arrays of shape (H, W), (H, W, 3) or (n, H, W, 3)"
 

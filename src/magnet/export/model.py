@@ -20,7 +20,7 @@ from magnet.export.growth import grow
 from magnet.export.inputs import class_name, names_of, raw_batches
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
-from magnet.training.views import Views
+from magnet.training.workbench import Views
 
 
 class Model:

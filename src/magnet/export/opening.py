@@ -11,7 +11,7 @@ from magnet.export.model import Model
 from magnet.export.of_run import model_of
 from magnet.export.reading import BUNDLE, read_bundle
 from magnet.training.config import CONFIG
-from magnet.training.embed import Report
+from magnet.training.refresh import Report
 from magnet.training.run import Run
 
 

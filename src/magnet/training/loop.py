@@ -22,7 +22,11 @@ from magnet.errors import RangeError
 from magnet.evaluation.errors import Judged, judge
 from magnet.index import ClusterIndex
 from magnet.methods.sampling import generator, seed_globally
-from magnet.training.checkpoint import (
+from magnet.training.config import TrainConfig
+from magnet.training.display import BatchWatch, Display, churn
+from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
+from magnet.training.folder import (
+    Journal,
     find_checkpoint,
     load_index,
     load_learner,
@@ -31,17 +35,37 @@ from magnet.training.checkpoint import (
     read_progress,
     save_checkpoint,
 )
-from magnet.training.diagnostics import BatchWatch, churn
-from magnet.training.display import Display
-from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
-from magnet.training.embed import embed, settle_batchnorm
-from magnet.training.inputs import input_space, mean_inputs
-from magnet.training.journal import Journal
-from magnet.training.loading import batches
-from magnet.training.pieces import index_in_pieces, pieces_of
-from magnet.training.rates import parameter_groups, rate_at
-from magnet.training.refreshes import keep_refresh
+from magnet.training.refresh import (
+    batches,
+    embed,
+    index_by_shards,
+    input_space,
+    keep_refresh,
+    mean_inputs,
+    settle_batchnorm,
+    shards_of,
+)
 from magnet.training.workbench import Workbench
+
+
+def parameter_groups(bench: Workbench) -> list[dict[str, Any]]:
+    """The parameters that learn, with the factor on their learning rate: lower for the trunk of an image network."""
+    network = bench.learner.network
+    trunk = {id(p) for p in network.trunk_parameters()} if network.kind == "images" else set()
+    parameters = [p for p in bench.learner.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if id(p) not in trunk], "factor": 1.0},
+        {"params": [p for p in parameters if id(p) in trunk], "factor": bench.config.trunk_rate},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def rate_at(step: int, config: TrainConfig, *, total: int, epoch_steps: int) -> float:
+    """The learning rate of a step: down a cosine over the ``total``, or times a factor every epoch."""
+    if config.schedule == "cosine":
+        return config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / total))
+    return float(config.learning_rate * config.annealing ** (step // epoch_steps))
+
 
 LOG_EVERY = 20
 ONE_REQUEST = 1.0  # seconds in which a signal that comes twice is one request: `timeout` sends it to process and group
@@ -189,16 +213,16 @@ class Trainer:
         rule = self.method.classifier if validate else ""
         needed = refresh or rule in ("knc", "knn")
         whole = (refresh and not self.method.wants_index) or rule == "knn"  # all representations, not the index alone
-        in_pieces = needed and not whole and not config.keep_refreshes and self.world == 1
-        pieces = pieces_of(len(bench.train), self.learner.network.dim) if in_pieces else 1
+        by_shards = needed and not whole and not config.keep_refreshes and self.world == 1
+        shards = shards_of(len(bench.train), self.learner.network.dim) if by_shards else 1
         representations, index, everything = None, None, None
-        if needed and pieces == 1:
+        if needed and shards == 1:
             representations = self._embed(bench.train if self.mine is None else bench.train[self.mine])
         self.method.observe(self.learner.eval().represent)
         self.learner.train()
         self._spent("embedding", start)
         start = time.perf_counter()
-        if pieces > 1:
+        if shards > 1:
 
             def represent(places: Tensor) -> Tensor:
                 nonlocal start
@@ -208,7 +232,7 @@ class Trainer:
                 start += time.perf_counter() - begin  # which is no part of the refresh
                 return found
 
-            index = index_in_pieces(represent, bench.labels, config.clusters_per_class, seed, pieces)
+            index = index_by_shards(represent, bench.labels, config.clusters_per_class, seed, shards)
         if representations is not None:
             if self.method.wants_index or rule in ("knc", "knn"):
                 self.display.busy("clustering")

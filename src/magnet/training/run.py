@@ -16,12 +16,11 @@ from magnet.errors import UserError
 from magnet.evaluation.errors import soft_rule
 from magnet.evaluation.held_out import Calibration, calibrate
 from magnet.index import ClusterIndex
-from magnet.training.checkpoint import find_checkpoint, load_learner, read_progress
 from magnet.training.config import CONFIG, read_config
-from magnet.training.embed import Report, embed
-from magnet.training.loading import PASS_BATCH
+from magnet.training.data_record import change_note, merge_again, merging_note, restore_parts
+from magnet.training.folder import find_checkpoint, load_learner, read_progress
 from magnet.training.memory import Memory, forget_others, memory_key
-from magnet.training.parts import change_note, merge_again, merging_note, restore_parts
+from magnet.training.refresh import PASS_BATCH, Report, embed
 from magnet.training.workbench import make_workbench, open_for
 
 

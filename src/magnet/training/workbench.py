@@ -1,18 +1,77 @@
 """Everything that a run needs, made from its configuration: data, network, method, views."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from magnet.backbones import VectorBackbone, build, freeze, freeze_batchnorm, load_weights
-from magnet.data import SOURCES, Dataset, open_data
+from magnet.backbones import Backbone, VectorBackbone, build, freeze, freeze_batchnorm, load_weights
+from magnet.data import SOURCES, Augmentation, Dataset, normalise, open_data
 from magnet.errors import UserError
-from magnet.methods import Options, Setting, method_class
+from magnet.methods import Batch, Method, MethodLoss, Options, Setting, method_class
 from magnet.training.config import TrainConfig
-from magnet.training.learner import Learner
-from magnet.training.views import Views
+
+
+class Views:
+    """The inputs of a network made from raw examples, on their device. Vectors pass as they are.
+
+    Args:
+        network: says how images are to be normalised.
+        size: side of the views.
+        rescale, flip: of the augmentation.
+        draws: augmented views of a test example; 1: the plain view alone.
+    """
+
+    def __init__(self, network: Backbone, size: int, *, rescale: float, flip: bool, draws: int) -> None:
+        self.images = network.kind == "images"
+        self.mean, self.std = network.mean, network.std
+        self.draws = draws if self.images else 1
+        self.augment = Augmentation(size, rescale, flip) if self.images else None
+
+    def train(self, raw: Tensor, generator: torch.Generator) -> Tensor:
+        """One augmented view of each example."""
+        return self._normalised(self.augment(raw, generator)) if self.augment else raw
+
+    def plain(self, raw: Tensor) -> Tensor:
+        """The plain view, without chance: the centre, in the middle of the range of scales of the augmentation."""
+        return self._normalised(self.augment.centre(raw)) if self.augment else raw
+
+    def test(self, raw: Tensor, seed: int) -> Iterator[Tensor]:
+        """The test views, whose representations are averaged, one after the other.
+
+        Their windows are drawn by the seed and are the same for every example, so that what is said of an example does
+        not depend on those beside it.
+        """
+        if self.augment is None or self.draws == 1:
+            yield self.plain(raw)
+            return
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(self.draws):
+            yield self._normalised(self.augment(raw, generator, shared=True))
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        return normalise(images, self.mean, self.std)
+
+
+class Learner(nn.Module):
+    """What is trained, saved and distributed."""
+
+    def __init__(self, network: Backbone, method: Method) -> None:
+        super().__init__()
+        self.network, self.method = network, method
+
+    def represent(self, inputs: Tensor) -> Tensor:
+        """Inputs (B, ...) to representations (B, d), on the unit sphere if the method wants that."""
+        representations = self.network(inputs)
+        return functional.normalize(representations, dim=1) if self.method.normalised else representations
+
+    def forward(self, inputs: Tensor, labels: Tensor, clusters: Tensor) -> MethodLoss:
+        """The loss of a batch."""
+        return self.method.loss(self.represent, Batch(inputs, labels, clusters))
+
 
 MANY = 100_000  # rows that the scale of vectors is estimated from
 

@@ -15,7 +15,7 @@ from magnet.report.explorer.moments import Moment, kept_moments, lay_out_moments
 from magnet.report.explorer.sample import choose
 from magnet.report.layout import Positions
 from magnet.report.page import page
-from magnet.training.parts import same_training_part
+from magnet.training.data_record import same_training_part
 from magnet.training.run import Run
 
 MOST_RUNS = 3

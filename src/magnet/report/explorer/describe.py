@@ -14,7 +14,7 @@ from magnet.report.explorer.encode import Encoded, encode, encode_bits, encode_p
 from magnet.report.explorer.moments import Moment
 from magnet.report.explorer.pictures import pictures
 from magnet.report.layout import Positions
-from magnet.training.checkpoint import describe_checkpoint
+from magnet.training.folder import describe_checkpoint
 from magnet.training.run import Run
 
 NEIGHBOURS = 12

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from magnet.files import replacing
-from magnet.training.checkpoint import find_checkpoint
 from magnet.training.config import read_config
+from magnet.training.folder import find_checkpoint
 from magnet.training.memory import memory_key
 
 _FORMAT = 3

@@ -17,7 +17,7 @@ from magnet.evaluation.evaluate import evaluate, seconds_of_evaluation
 from magnet.report.summary.findings import Findings
 from magnet.report.summary.rivals import rivals
 from magnet.report.summary.stories import Story
-from magnet.training.embed import Report
+from magnet.training.refresh import Report
 from magnet.training.run import Run
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from magnet.errors import UserError
 from magnet.report.summary.findings import Findings
-from magnet.training.checkpoint import checkpoints, read_progress
 from magnet.training.config import CONFIG, TrainConfig, read_config
-from magnet.training.journal import read_journal
+from magnet.training.folder import checkpoints, read_journal, read_progress
 
 
 @dataclass

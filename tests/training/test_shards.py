@@ -1,11 +1,11 @@
-"""An index made in pieces is the index of all."""
+"""An index made by shards is the index of all."""
 
 import torch
 
 from magnet.index import ClusterIndex
-from magnet.training import pieces
+from magnet.training import refresh
 from magnet.training.config import TrainConfig
-from magnet.training.pieces import index_in_pieces, pieces_of
+from magnet.training.refresh import index_by_shards, shards_of
 from magnet.training.train import train
 
 
@@ -15,7 +15,7 @@ def example(n=600, classes=9):
     return torch.randn(n, 5, generator=g), labels
 
 
-def test_pieces_hold_whole_classes_and_make_the_index_of_all():
+def test_shards_hold_whole_classes_and_make_the_index_of_all():
     x, labels = example()
     whole = ClusterIndex.fit(x, labels, 4, seed=3)
     for count in (1, 2, 4, 9, 50):
@@ -25,7 +25,7 @@ def test_pieces_hold_whole_classes_and_make_the_index_of_all():
             asked.append(places)
             return x[places]
 
-        index = index_in_pieces(represent, labels, 4, 3, count)
+        index = index_by_shards(represent, labels, 4, 3, count)
         assert torch.equal(index.assignments, whole.assignments)
         assert torch.equal(index.centres, whole.centres)
         assert torch.equal(index.centre_labels, whole.centre_labels)
@@ -36,11 +36,11 @@ def test_pieces_hold_whole_classes_and_make_the_index_of_all():
 
 
 def test_representations_are_made_at_once_until_they_are_large():
-    assert pieces_of(60_000, 512) == 1
-    assert pieces_of(5_000_000, 64) == 3
+    assert shards_of(60_000, 512) == 1
+    assert shards_of(5_000_000, 64) == 3
 
 
-def test_a_run_in_pieces_embeds_every_example_once_a_refresh_and_never_all_at_once(vectors, tmp_path, monkeypatch):
+def test_a_run_by_shards_embeds_every_example_once_a_refresh_and_never_all_at_once(vectors, tmp_path, monkeypatch):
     from magnet.training import loop
 
     rows, original = [], loop.embed
@@ -59,13 +59,13 @@ def test_a_run_in_pieces_embeds_every_example_once_a_refresh_and_never_all_at_on
         "clusters_per_class": 2,
     }
     indexes = []
-    for name, size in (("whole", 2**27), ("pieces", 8 * 40)):
-        monkeypatch.setattr(pieces, "PIECE", size)
+    for name, size in (("whole", 2**27), ("shards", 8 * 40)):
+        monkeypatch.setattr(refresh, "SHARD", size)
         rows.clear()
         run = train(TrainConfig(**settings, out=tmp_path / name), silent=True)
         indexes.append((list(rows), ClusterIndex.load(next(run.glob("checkpoint/*/index.safetensors")))))
-    (at_once, whole), (in_pieces, parts) = indexes
+    (at_once, whole), (by_shards, parts) = indexes
     assert len(at_once) == 2
-    assert sum(in_pieces) == sum(at_once)
-    assert max(in_pieces) < max(at_once)
+    assert sum(by_shards) == sum(at_once)
+    assert max(by_shards) < max(at_once)
     assert torch.equal(parts.assignments, whole.assignments)

@@ -1,0 +1,208 @@
+"""The embedding of the whole training set at one moment, and what a refresh makes of it.
+
+Raw examples come in batches: gathered at once for vectors, decoded by workers for images. The index of a training set
+whose representations would fill the memory is made by shards, some classes after the others.
+"""
+
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+
+from magnet.backbones import has_batchnorm, reestimate_batchnorm
+from magnet.clustering import kmeans_per_class
+from magnet.data import Dataset
+from magnet.errors import UserError
+from magnet.files import replacing
+from magnet.grouping import distinct
+from magnet.index import ClusterIndex
+from magnet.training.workbench import Learner, Views, Workbench
+
+Report = Callable[[int, int], None]  # how many examples are done, of how many
+
+PASS_BATCH = {"vectors": 4096, "images": 64}  # examples that are embedded at a time
+STATISTICS = 4096  # examples that batch-norm statistics are estimated from
+CHUNK = 256  # inputs that are averaged at a time
+SHARD = 2**27  # numbers in the representations of a shard: 512 MB
+
+
+class _Rows(TorchDataset[tuple[int, Tensor]]):
+    """Some rows of a dataset, each with its place among them."""
+
+    def __init__(self, data: Dataset, rows: Tensor) -> None:
+        self.data, self.rows = data, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: int) -> tuple[int, Tensor]:
+        return place, self.data[int(self.rows[place])]
+
+
+def batches(data: Dataset, rows: Tensor, drawn: Iterable[list[int]], workers: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """(places (B,), raw examples (B, ...)) of each list of places drawn among the rows."""
+    if data.kind == "vectors" or workers == 0:
+        for places in drawn:
+            chosen = torch.tensor(places)
+            yield chosen, data.batch(rows[chosen])
+    else:
+        _ = data.cache  # made here, so that the workers share it
+        # Two batches ahead for each worker: at most the eight after which a sampler's losses take effect.
+        loader = DataLoader(_Rows(data, rows), batch_sampler=drawn, num_workers=workers, prefetch_factor=2)
+        try:
+            with _signals_held():
+                started = iter(loader)
+            yield from started
+        except UserError as error:  # comes with the worker's traceback as its text
+            raise UserError(str(error).rpartition("UserError: ")[2].strip()) from None
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """SIGINT and SIGTERM wait until the block has ended; processes started in it never get them.
+
+    Both often go to a whole process group. The main process then ends its step and its workers; a worker that ended by
+    itself would take the main process down with it.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows, where a process group gets neither
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@torch.no_grad()
+def embed(
+    learner: Learner,
+    data: Dataset,
+    rows: Tensor,
+    views: Views,
+    *,
+    device: torch.device,
+    workers: int = 0,
+    test: bool = False,
+    seed: int = 0,
+    report: Report | None = None,
+) -> Tensor:
+    """Representations (n, d), on the CPU, of the examples ``rows`` of the data.
+
+    The plain view of each, or with ``test`` the mean over the test views that ``seed`` draws (section 4); ``report`` is
+    told how many are done, of how many.
+    """
+    was_training = learner.training
+    learner.eval()
+    representations: Tensor | None = None  # one block, filled as it comes: there is no second copy at the end
+    done, size = 0, PASS_BATCH[data.kind]
+    drawn = (list(range(start, min(start + size, len(rows)))) for start in range(0, len(rows), size))
+    for _, raw in batches(data, rows, drawn, workers):
+        raw = raw.to(device)
+        seen = views.test(raw, seed) if test else [views.plain(raw)]
+        mean = torch.stack([learner.represent(view) for view in seen]).mean(dim=0)
+        if representations is None:
+            representations = torch.empty(len(rows), mean.shape[1])
+        representations[done : done + len(raw)] = mean
+        done += len(raw)
+        if report:
+            report(done, len(rows))
+    learner.train(was_training)
+    assert representations is not None, "nothing to embed"
+    if test and learner.method.normalised:
+        representations = torch.nn.functional.normalize(representations, dim=1)
+    return representations
+
+
+def settle_batchnorm(
+    learner: Learner, data: Dataset, rows: Tensor, views: Views, *, device: torch.device, workers: int, seed: int
+) -> None:
+    """Estimate batch-norm statistics anew from random training examples, before an embedding pass."""
+    if not has_batchnorm(learner.network):
+        return
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:STATISTICS]
+    drawn = [part.tolist() for part in order.split(64)]
+    raws = (raw for _, raw in batches(data, rows, drawn, workers))
+    reestimate_batchnorm(learner.network, (views.plain(raw.to(device)) for raw in raws))
+
+
+def input_space(learner: Learner, bench: Workbench, device: torch.device) -> Tensor:
+    """The training examples (N, d): vectors as they are, images as the network sees them before its first step."""
+    if bench.data.kind == "vectors":
+        return bench.data.batch(bench.train)
+    return embed(learner, bench.data, bench.train, bench.views, device=device, workers=bench.workers)
+
+
+def mean_inputs(bench: Workbench, assignments: Tensor, count: int) -> Tensor:
+    """The mean input (count, ...) of the training examples assigned (N,) to each of ``count`` places."""
+    total, rows = None, range(len(bench.train))
+    chunks = [list(rows[start : start + CHUNK]) for start in range(0, len(rows), CHUNK)]
+    for places, raw in batches(bench.data, bench.train, chunks, bench.workers):
+        inputs = bench.views.plain(raw)
+        total = torch.zeros(count, *inputs.shape[1:]) if total is None else total
+        total.index_add_(0, assignments[places], inputs)
+    assert total is not None
+    size = torch.bincount(assignments, minlength=count).clamp_min(1)
+    return total / size.view(-1, *[1] * (total.ndim - 1))
+
+
+def shards_of(examples: int, dim: int) -> int:
+    """How many shards the representations (examples, dim) of all examples are to be made in."""
+    return -(-examples * dim // SHARD)
+
+
+def index_by_shards(
+    represent: Callable[[Tensor], Tensor], labels: Tensor, clusters_per_class: int, seed: int, shards: int
+) -> ClusterIndex:
+    """What ``ClusterIndex.fit`` makes of all representations, which are never there at the same time.
+
+    K-means of a class does not depend on the others, so that classes can be embedded and clustered in turn. The
+    network must not change in between.
+
+    Args:
+        represent: gives the representations (n, d) of the examples at some places (n,).
+        labels: (N,) classes of all examples.
+        clusters_per_class: K.
+        seed: of K-means.
+        shards: how many; each has whole classes, and about as many examples.
+    """
+    _, class_of, sizes = distinct(labels)
+    shard = ((sizes.cumsum(0) - 1) * shards // len(labels)).to(torch.int16)  # of each class, in their order
+    shard_of = shard[class_of]
+    assignments = torch.empty_like(class_of)
+    found, clusters = [], 0
+    for number in shard.unique().tolist():
+        places = (shard_of == number).nonzero().squeeze(1)
+        own = kmeans_per_class(represent(places), labels[places], clusters_per_class, seed=seed)
+        assignments[places] = own.assignments + clusters
+        clusters += len(own.centres)
+        found.append(own._replace(assignments=own.assignments[:0]))  # it has been copied
+    variance = torch.stack([own.inertia for own in found]).sum() / (len(labels) - 1)
+    return ClusterIndex(
+        torch.cat([own.centres for own in found]),
+        torch.cat([own.centre_labels for own in found]),
+        assignments,
+        variance,
+        max(own.iterations for own in found),
+    )
+
+
+def keep_refresh(
+    folder: Path, step: int, total: int, every: int, wanted: int, representations: Tensor, index: ClusterIndex
+) -> None:
+    """Write this refresh to ``refreshes/`` if it is one of the ``wanted`` that are spread over the run."""
+    count = max(1, -(-total // every))
+    chosen = {round(i * (count - 1) / max(wanted - 1, 1)) for i in range(wanted)}
+    if step // every not in chosen:
+        return
+    target = folder / "refreshes" / f"step-{step:08d}.safetensors"
+    target.parent.mkdir(exist_ok=True)
+    tensors = {"representations": representations.to(torch.float16), **index.tensors()}
+    with replacing(target) as draft:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft)
