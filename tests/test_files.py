@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import magnet
+from magnet.errors import UserError
 from magnet.export import export_bundle
-from magnet.files import remove_drafts, replacing, replacing_folder
+from magnet.files import read_json, remove_drafts, replacing, replacing_folder
 from magnet.training.run import Run
 from training.short_runs import run, write_vectors
 
@@ -91,3 +92,13 @@ def test_every_file_of_a_run_and_of_its_exports_has_the_permissions_of_the_umask
     assert {str(path): oct(permissions(path)) for path in files if permissions(path) != 0o666 & ~umask} == {}
     folders = [path for path in tmp_path.rglob("*") if path.is_dir()]
     assert {permissions(path) for path in folders} == {0o777 & ~umask}
+
+
+def test_json_that_was_cut_short_is_an_error_that_names_the_file(tmp_path):
+    path = tmp_path / "values.json"
+    for content in (b'{"a": ', b"\xff\xfe", b"[" * 100_000):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"values\.json cannot be read .*: the file is broken or cut short"):
+            read_json(path)
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "nowhere.json")

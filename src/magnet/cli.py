@@ -5,11 +5,10 @@ Nothing here imports torch, so that help is there at once.
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 
 from magnet import __version__
-from magnet.errors import UserError
+from magnet.errors import UserError, did_you_mean
 
 COMMANDS = {
     "demo": "train softmax, triplet and Magnet on digits and show the result (under two minutes)",
@@ -39,9 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = words
     if name not in COMMANDS:
-        close = get_close_matches(name, COMMANDS, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        return _complain(f"there is no command {name!r}.{hint} There are: {', '.join(COMMANDS)}")
+        return _complain(f"there is no command {name!r}{did_you_mean(name, COMMANDS)} There are: {', '.join(COMMANDS)}")
     try:
         import_module(f"magnet.commands.{name}").main(rest)
     except UserError as error:

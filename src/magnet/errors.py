@@ -1,5 +1,8 @@
 """The error that a person can act on."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class UserError(ValueError):
     """Something given by the user is wrong: says what was found, what was expected and what to do.
@@ -10,3 +13,15 @@ class UserError(ValueError):
 
 class RangeError(UserError):
     """Representations are not finite, or their squares would overflow or vanish."""
+
+
+def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
+    """What follows an unknown name in a message: up to ``most`` known names that look like it, or a full stop.
+
+    >>> f"no method 'magnets'{did_you_mean('magnets', ['softmax', 'magnet'])} There are: softmax, magnet"
+    "no method 'magnets': did you mean magnet? There are: softmax, magnet"
+    >>> f"no method 'x'{did_you_mean('x', ['softmax', 'magnet'])} There are: softmax, magnet"
+    "no method 'x'. There are: softmax, magnet"
+    """
+    close = get_close_matches(name, list(known), n=most)
+    return f": did you mean {' or '.join(close)}?" if close else "."

@@ -1,14 +1,20 @@
-"""Files written whole or not at all, with the permissions that the user's umask gives; and their digest."""
+"""Files written whole or not at all, with the permissions that the user's umask gives; read, locked, and digested."""
 
+import errno
 import hashlib
+import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from magnet.errors import UserError
 
 DRAFT = ".part"  # how the names of drafts end
+NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # what file systems say that have no locks
 
 
 @contextmanager
@@ -64,6 +70,55 @@ def remove_drafts(folder: Path) -> None:
     """Remove what killed processes left in a folder. No process may be writing there."""
     for draft in folder.glob(f".*{DRAFT}"):
         shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file holds. A `UserError`, which is a `ValueError`, where it is broken or cut short.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "best.json"
+    >>> _ = path.write_text('{"checkpoint": "step-00000012"}')
+    >>> read_json(path)
+    {'checkpoint': 'step-00000012'}
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read ({error}): the file is broken or cut short") from error
+
+
+@contextmanager
+def lock(path: str | os.PathLike[str], busy: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock on the file ``path``, which is made if need be and stays.
+
+    The system frees the lock when the process that holds it ends, however it ends; a worker that outlives its killed
+    parent does not keep it. On a file system without locks the block runs without one.
+
+    Args:
+        path: the file; its folder must exist.
+        busy: called if another process holds the lock. It raises an error, or returns to wait until the lock is free.
+
+    >>> import tempfile
+    >>> with lock(Path(tempfile.mkdtemp()) / ".lock", lambda: print("another process is training here")):
+    ...     print("training")
+    training
+    """
+    from filelock import FileLock, Timeout  # here, since a quarter of a second is long for a command's --help
+
+    held = FileLock(path, fallback_to_soft=False)  # the soft lock, a mere file, would outlive a killed process
+    try:
+        try:
+            held.acquire(blocking=False)
+        except Timeout:
+            busy()
+            held.acquire()
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    try:
+        yield
+    finally:
+        held.release()
 
 
 def file_digest(path: str | os.PathLike[str]) -> str:

@@ -25,7 +25,7 @@ def test_version(capsys):
 def test_an_unknown_command_is_one_line_with_the_nearest(capsys):
     assert main(["evalute"]) == 2
     error = capsys.readouterr().err
-    assert "Did you mean evaluate?" in error
+    assert "did you mean evaluate?" in error
     assert error.count("\n") == 1
 
 

@@ -50,7 +50,7 @@ def test_fetch_downloads_to_the_folder(tmp_path, magnet, monkeypatch):
 
 
 def test_bad_input(tmp_path, complaint):
-    assert "Did you mean look?" in complaint("data", "lok")
+    assert "did you mean look?" in complaint("data", "lok")
     assert "does not exist" in complaint("data", "look", tmp_path / "nowhere")
     assert "found no images" in complaint("data", "look", tmp_path)
     assert "no set is called" in complaint("data", "fetch", "nothing", "--to", tmp_path)

@@ -114,7 +114,7 @@ def test_ablations_give_a_table_for_each_choice(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["hierachy", "--data", "digits"], "Did you mean hierarchy?"),
+        (["hierachy", "--data", "digits"], "did you mean hierarchy?"),
         (["fine-grained", "--data", "digits", "--method", "triplet"], "such as --methods softmax magnet"),
         (["fine-grained", "--data", "digits", "--methods", "softmax", "magnt"], "did you mean magnet?"),
         (["fine-grained", "--data", "digits", "--methods", "softmax", "nca"], "must name magnet"),

@@ -126,7 +126,7 @@ def test_what_cannot_be_fetched_says_where_to_ask(tmp_path):
         fetch("imagenet-attributes", tmp_path)
     with pytest.raises(UserError, match="comes with scikit-learn"):
         fetch("digits", tmp_path)
-    with pytest.raises(UserError, match="fetch knows pets, flowers, dogs, cub, fashion-mnist"):
+    with pytest.raises(UserError, match="There are: pets, flowers, dogs, cub, fashion-mnist"):
         fetch("puppies", tmp_path)
 
 

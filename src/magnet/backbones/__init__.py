@@ -1,6 +1,5 @@
 """Maps from inputs to representations: a backbone takes a batch and gives (B, dim). `build` makes one by its name."""
 
-import difflib
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from magnet.backbones.googlenet import GoogLeNet
 from magnet.backbones.timm import TimmBackbone
 from magnet.backbones.vectors import VectorBackbone, linear, mlp
 from magnet.backbones.weights import Report, load_weights
-from magnet.errors import UserError
+from magnet.errors import UserError, did_you_mean
 
 __all__ = [
     "Backbone",
@@ -73,9 +72,8 @@ def build(
 def _check(name: str, shape: tuple[int, ...], dim: int | None, dropout: float | None, hidden: int | None) -> None:
     timm = name.startswith(_TIMM) and name != _TIMM
     if not timm and name not in _VECTORS + _IMAGES[:2]:
-        close = difflib.get_close_matches(name, names(), n=3)
-        hint = f"did you mean {' or '.join(close)}? " if close else ""
-        raise UserError(f"there is no backbone '{name}': {hint}The backbones are {', '.join(names())}")
+        hint = did_you_mean(name, names(), most=3)
+        raise UserError(f"there is no backbone '{name}'{hint} The backbones are {', '.join(names())}")
     if name in _VECTORS and len(shape) != 1:
         raise UserError(
             f"backbone '{name}' takes vectors of shape (d,), but the examples have shape {shape}: "

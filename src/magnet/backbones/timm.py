@@ -1,6 +1,5 @@
 """Any timm model by name."""
 
-import difflib
 import importlib
 from types import ModuleType
 from typing import Any
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from magnet.backbones.base import Backbone
-from magnet.errors import UserError
+from magnet.errors import UserError, did_you_mean
 
 PRETRAINED = "@pretrained"
 _OPERATORS = ("nms", "qnms")  # of torchvision, which it looks for at its import
@@ -52,9 +51,8 @@ def _import_timm() -> ModuleType:
 def _create(name: str, pretrained: bool) -> Any:
     timm = _import_timm()
     if not timm.is_model(name):
-        close = difflib.get_close_matches(name, timm.list_models(), n=5)
-        advice = f"did you mean {', '.join(close)}?" if close else "timm.list_models() lists them"
-        raise UserError(f"timm {timm.__version__} has no model '{name}': {advice}")
+        hint = did_you_mean(name, timm.list_models(), most=5)
+        raise UserError(f"timm {timm.__version__} has no model '{name}'{hint} timm.list_models() lists them")
     try:
         return timm.create_model(name, pretrained=pretrained, num_classes=0)
     except Exception as error:  # no network, no such weights, ...: timm and its hub raise many kinds

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from magnet.bench.measurement import Measurement
 from magnet.errors import UserError
+from magnet.files import read_json
 
 Results = dict[str, dict[str, Any]]  # by part: where and when it was measured, and its "measurements"
 
@@ -19,7 +20,7 @@ def read_results(path: Path) -> Results:
     if not path.exists():
         return {}
     try:
-        found: Results = json.loads(path.read_text())["parts"]
+        found: Results = read_json(path)["parts"]
         for _ in measurements(found):
             pass
     except (ValueError, KeyError, TypeError) as error:

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from magnet.commands.options import read_options
-from magnet.errors import UserError
+from magnet.errors import UserError, did_you_mean
 
 HELP = """Measure the speed and memory of magnet against what people would use instead, and print one table of ratios.
 
@@ -49,7 +49,8 @@ def main(arguments: Sequence[str]) -> None:
 
     unknown = [name for name in options.only if name not in PARTS]
     if unknown:
-        raise UserError(f"there is no part {unknown[0]!r} to measure; there are: {', '.join(PARTS)}")
+        hint = did_you_mean(unknown[0], PARTS)
+        raise UserError(f"nothing to measure is called {unknown[0]!r}{hint} There are: {', '.join(PARTS)}")
     console = Console(highlight=False)
     results = read_results(options.out)
     failed, measured = [], []

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,7 +10,7 @@ from rich.console import Console
 
 from magnet.commands.options import read_options
 from magnet.commands.screen import plain, table
-from magnet.errors import UserError
+from magnet.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from magnet.data import Dataset
@@ -61,9 +60,8 @@ def main(arguments: Sequence[str]) -> None:
     elif arguments[0] == "fetch":
         _fetch(read_options(Fetch, "data fetch", "Download a benchmark set.", arguments[1:]))
     else:
-        close = get_close_matches(arguments[0], ("look", "fetch"), n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        raise UserError(f"magnet data does not know {arguments[0]!r}.{hint} It knows look and fetch")
+        hint = did_you_mean(arguments[0], ("look", "fetch"))
+        raise UserError(f"magnet data does not know {arguments[0]!r}{hint} It knows look and fetch")
 
 
 def _list(console: Console) -> None:

@@ -3,13 +3,12 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from magnet.commands.options import read_options, short_name, value_of
-from magnet.errors import UserError
+from magnet.errors import UserError, did_you_mean
 from magnet.training.config import TrainConfig
 from magnet.training.presets import start_note, with_preset
 
@@ -151,10 +150,9 @@ def _wanted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if name == "all":
         return list(EXPERIMENTS), words
     if name not in EXPERIMENTS:
-        close = get_close_matches(name, [*EXPERIMENTS, "all"], n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(name, [*EXPERIMENTS, "all"])
         raise UserError(
-            f"there is no experiment {name!r}.{hint} There are: {', '.join(EXPERIMENTS)}, all. "
+            f"there is no experiment {name!r}{hint} There are: {', '.join(EXPERIMENTS)}, all. "
             "Example: magnet reproduce fine-grained --data features.npz"
         )
     return [name], words

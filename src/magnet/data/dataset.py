@@ -27,7 +27,7 @@ from magnet.data.digest import (
 from magnet.data.images import ImageCache, decode, find_unreadable, room
 from magnet.data.listings import Listing, compact_classes, list_csv, list_folder
 from magnet.data.splits import PARTS, TEST, complete
-from magnet.errors import UserError
+from magnet.errors import UserError, did_you_mean
 
 GIBIBYTE = 2**30
 DEFAULT_IMAGE_SIZE = 224
@@ -255,7 +255,8 @@ def _read(spec: str) -> Listing:
     if path.is_dir():
         return list_folder(path)
     if not path.exists() and colon and re.fullmatch(r"[A-Za-z][\w-]+", name):
-        raise UserError(f"{spec}: no benchmark set is called {name!r}; there are {', '.join(READERS)}.")
+        hint = did_you_mean(name, READERS)
+        raise UserError(f"{spec}: no benchmark set is called {name!r}{hint} There are: {', '.join(READERS)}.")
     readers: dict[str, Callable[[Path], Listing]] = {".csv": list_csv, ".npz": _list_npz}
     if path.suffix.lower() not in readers:
         found = "is a file of another kind" if path.exists() else "does not exist"

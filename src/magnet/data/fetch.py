@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from magnet.data.sources import SOURCES, Archive, Source
-from magnet.errors import UserError
+from magnet.errors import UserError, did_you_mean
 
 Progress = Callable[[str, int, int], None]
 log = logging.getLogger(__name__)
@@ -27,8 +27,8 @@ def fetch(
         sources: the registry to look ``name`` up in.
     """
     if name not in sources:
-        known = ", ".join(key for key, source in sources.items() if source.archives)
-        raise UserError(f"no set is called {name!r}; fetch knows {known}.")
+        known = [key for key, source in sources.items() if source.archives]
+        raise UserError(f"no set is called {name!r}{did_you_mean(name, known)} There are: {', '.join(known)}.")
     source = sources[name]
     if not source.archives:
         raise UserError(f"{name} cannot be fetched: {source.ask}")

@@ -17,7 +17,7 @@ from magnet.evaluation.held_out import Scores, class_scores
 from magnet.evaluation.matching import Matched, match, open_like
 from magnet.evaluation.retrieval import retrieval
 from magnet.evaluation.temperature import temper
-from magnet.files import replacing
+from magnet.files import read_json, replacing
 from magnet.training.folder import describe_checkpoint
 from magnet.training.run import Run
 from magnet.training.workbench import absolute
@@ -142,7 +142,7 @@ def _kept(run: Run, name: str, measure: Callable[[], dict[str, Any]]) -> dict[st
 def _read(run: Run, name: str) -> dict[str, Any] | None:
     path, mark = run.place_of(name)
     with suppress(OSError, ValueError, TypeError, KeyError):
-        known = json.loads(path.read_text(encoding="utf-8"))
+        known = read_json(path)
         if known["key"] == f"{FORMAT}/{mark}":
             return dict(known)
     return None

@@ -18,7 +18,7 @@ from torch import Tensor
 from magnet.classify import SoftNeighbours
 from magnet.evaluation.errors import soft_rule
 from magnet.evaluation.temperature import FOLDS, MANY, choose_temperature
-from magnet.files import replacing
+from magnet.files import read_json, replacing
 from magnet.index import ClusterIndex
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def class_scores(run: "Run", queries: Tensor, knc: SoftNeighbours, knn: SoftNeig
 def calibrate(run: "Run", file: Path, key: str) -> Calibration:
     """The numbers of a run, from ``file`` if they were written there under the same key."""
     with suppress(OSError, ValueError, TypeError):
-        known = json.loads(file.read_text(encoding="utf-8"))
+        known = read_json(file)
         if known.pop("key", None) == key:
             return Calibration(**known)
     found = _measure(run)

@@ -1,6 +1,5 @@
 """Whether an experiment that was made again agrees with the one before."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 from magnet.errors import UserError
 from magnet.experiments.outcome import Table
 from magnet.experiments.words import DIVERGED
+from magnet.files import read_json
 
 # of the search, or computed from the figures themselves
 _LEFT_OUT = ("settings", "trials", "attributes", "sizes", "curves", "shown", "difference", "relative", DIVERGED)
@@ -18,7 +18,7 @@ _LEFT_OUT = ("settings", "trials", "attributes", "sizes", "curves", "shown", "di
 def read_values(path: Path, experiment: str) -> dict[str, Any]:
     """The values of a results file of ``experiment``."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         found, values = content["experiment"], content["values"]
         dict(_figures(values))  # that they can be read is to be known before the work, not after it
     except OSError as error:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from magnet.data import Dataset
-from magnet.files import file_digest
-from magnet.training.alone import alone
+from magnet.files import file_digest, lock
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
 from magnet.training.data_record import read_start
 from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress
@@ -100,7 +99,7 @@ def _mine(run: Path, waiting: Callable[[], None]) -> AbstractContextManager[None
     """No other experiment touches the run meanwhile. The lock lies beside the run, which may be begun anew."""
     locks = run.parent / ".locks"
     locks.mkdir(parents=True, exist_ok=True)
-    return alone(locks / run.name, waiting)
+    return lock(locks / run.name, waiting)
 
 
 def _train(config: TrainConfig, data: Dataset, run: Path) -> None:

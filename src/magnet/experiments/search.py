@@ -1,6 +1,5 @@
 """The random search that chooses each method's settings: equally many trials for each, judged on validation data."""
 
-import json
 import math
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 from magnet.errors import UserError
 from magnet.experiments.outcome import Table
 from magnet.experiments.words import pretty
+from magnet.files import read_json
 from magnet.training.config import TrainConfig
 from magnet.training.search import Range, Space, draw
 
@@ -117,7 +117,7 @@ def with_errors(settings: list[dict[str, Any]], errors: list[float | None]) -> l
 def read_settings(path: Path) -> Settings:
     """The settings that an experiment chose, out of its results.json."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        found = read_json(path)["settings"]
         settings = {
             part: {m: [dict(one) for one in several] for m, several in by.items()} for part, by in found.items()
         }

@@ -1,6 +1,5 @@
 """A portable folder read back. Nothing in it is executed: tensors come from safetensors, all else from JSON."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from magnet.backbones import build
 from magnet.errors import UserError
 from magnet.export.description import Description
 from magnet.export.model import Model
+from magnet.files import read_json
 from magnet.index import ClusterIndex
 
 BUNDLE, NAMES = "bundle.json", "names.json"
@@ -74,6 +74,6 @@ def _load(path: Path) -> dict[str, Tensor]:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}): it is broken or cut short") from error
+        return read_json(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error})") from error

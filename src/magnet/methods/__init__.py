@@ -1,9 +1,8 @@
 """The methods by name. A new one is one new file and one line here."""
 
-from difflib import get_close_matches
 from importlib import import_module
 
-from magnet.errors import UserError
+from magnet.errors import UserError, did_you_mean
 from magnet.methods.base import Batch, Method, MethodLoss, Options, Setting
 
 METHODS = {
@@ -35,9 +34,7 @@ def method_class(name: str) -> type[Method]:
         return pml_method(name)
     known = METHODS | VARIANTS
     if name not in known:
-        close = get_close_matches(name, METHODS, n=1)
-        hint = f": did you mean {close[0]}?" if close else "."
-        raise UserError(f"no method {name!r}{hint} There are: {', '.join(METHODS)}, pml/NAME")
+        raise UserError(f"no method {name!r}{did_you_mean(name, METHODS)} There are: {', '.join(METHODS)}, pml/NAME")
     module, attribute = known[name].split(":")
     found: type[Method] = getattr(import_module(f"magnet.methods.{module}"), attribute)
     return found

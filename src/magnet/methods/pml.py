@@ -11,15 +11,13 @@ Proxy-NCA 10.5 to 10.6, SoftTriple 9.2 to 9.7. That is no reason to treat them u
 
 import ast
 import inspect
-from collections.abc import Iterable
-from difflib import get_close_matches
 from types import ModuleType
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from magnet.errors import UserError
+from magnet.errors import UserError, did_you_mean
 from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting, at_least_float32
 from magnet.methods.sampling import BalancedBatches, RandomBatches
 
@@ -79,7 +77,9 @@ def pml_method(name: str) -> type[Pml]:
     accepted = arguments_of(loss_class)
     for argument in arguments:
         if argument not in accepted:
-            raise UserError(f"{loss_name} takes no argument {argument!r} here{closest(argument, accepted)}")
+            hint = did_you_mean(argument, sorted(accepted), most=3)
+            takes = ", ".join(sorted(accepted)) or "none"
+            raise UserError(f"{loss_name} takes no argument {argument!r} here{hint} It takes: {takes}")
     try:
         normalised = only_directions_count(loss_class, arguments)
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
@@ -126,7 +126,9 @@ def find_loss(name: str) -> type[Any]:
         and key not in ABSTRACT + UNLABELLED
     }
     if name not in known:
-        raise UserError(f"pytorch-metric-learning has no labelled loss {name!r}{closest(name, known)}")
+        hint = did_you_mean(name, sorted(known), most=3)
+        losses_known = ", ".join(sorted(known))
+        raise UserError(f"pytorch-metric-learning has no labelled loss {name!r}{hint} There are: {losses_known}")
     return known[name]
 
 
@@ -188,12 +190,3 @@ def _import_losses() -> ModuleType:
         ) from error
     found: ModuleType = losses
     return found
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: the known ones that look like it, or all of them."""
-    known = sorted(known)
-    close = get_close_matches(name, known, n=3)
-    if close:
-        return f": did you mean {' or '.join(close)}?"
-    return f": there are {', '.join(known)}" if known else ": there are none"

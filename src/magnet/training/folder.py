@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from magnet.errors import UserError
-from magnet.files import replacing, replacing_folder
+from magnet.files import read_json, replacing, replacing_folder
 from magnet.index import ClusterIndex
 
 KEPT = 2  # the latest ones, beside the best
@@ -80,7 +80,7 @@ def describe_checkpoint(checkpoint: Path) -> str:
 
 def read_progress(checkpoint: Path) -> Values:
     """The counters saved with a checkpoint."""
-    return _read_json(checkpoint / "progress.json")
+    return _read_values(checkpoint / "progress.json")
 
 
 def load_learner(checkpoint: Path, learner: nn.Module) -> None:
@@ -127,7 +127,7 @@ def _write(folder: Path, name: str, values: Values) -> None:
 
 def _read(folder: Path, name: str) -> Values:
     try:
-        return _read_json(folder / f"{name}.json") | load_file(folder / f"{name}.safetensors")
+        return _read_values(folder / f"{name}.json") | load_file(folder / f"{name}.safetensors")
     except SafetensorError as error:
         raise UserError(f"{folder / name} cannot be read ({error}): the file is broken or cut short") from error
 
@@ -143,15 +143,12 @@ def _remove(path: Path) -> None:
 
 def _named_best(folder: Path) -> str:
     path = folder / "best.json"
-    name = str(_read_json(path).get("checkpoint")) if path.is_file() else ""
+    name = str(_read_values(path).get("checkpoint")) if path.is_file() else ""
     return name if re.fullmatch(r"step-\d+", name) else ""
 
 
-def _read_json(path: Path) -> Values:
-    try:
-        values: Values = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({error}): the file is broken or cut short") from error
+def _read_values(path: Path) -> Values:
+    values: Values = read_json(path)
     if not isinstance(values, dict):
         raise UserError(f"{path} does not hold what a checkpoint needs")
     return values

@@ -5,10 +5,9 @@ may differ by method.
 """
 
 import dataclasses
-from difflib import get_close_matches
 from typing import Any
 
-from magnet.errors import UserError
+from magnet.errors import UserError, did_you_mean
 from magnet.training.config import TrainConfig
 
 Changes = dict[str, Any]
@@ -104,8 +103,6 @@ def with_preset(config: TrainConfig) -> TrainConfig:
     """The configuration with the changes of its preset; "auto" is decided by the kind of data."""
     name = kind_of(config.data) if config.preset == "auto" else config.preset
     if name not in PRESETS:
-        close = get_close_matches(name, PRESETS, n=1)
-        hint = f": did you mean {close[0]}?" if close else "."
-        raise UserError(f"no preset {name!r}{hint} There are: auto, {', '.join(PRESETS)}")
+        raise UserError(f"no preset {name!r}{did_you_mean(name, PRESETS)} There are: auto, {', '.join(PRESETS)}")
     by_method = PRESETS[name]
     return dataclasses.replace(config, preset=name, **by_method.get(config.method, by_method.get("", {})))

@@ -14,9 +14,8 @@ from safetensors.torch import load_file
 
 from magnet.data import Dataset
 from magnet.errors import UserError
-from magnet.files import remove_drafts
+from magnet.files import lock, remove_drafts
 from magnet.methods import method_class
-from magnet.training.alone import alone
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.data_record import change_note, check_parts, keep_parts, merge_again
 from magnet.training.display import Display
@@ -65,7 +64,7 @@ def train(
     with ExitStack() as until_trained:
         if fabric.is_global_zero:  # nothing is written before all settings have been seen to work
             folder.mkdir(parents=True, exist_ok=True)
-            until_trained.enter_context(alone(folder / LOCK, lambda: _busy(folder)))
+            until_trained.enter_context(lock(folder / LOCK, lambda: _busy(folder)))
             for place in (folder, folder / "checkpoint", folder / "refreshes"):
                 remove_drafts(place)
             config.save(folder / CONFIG)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from magnet.files import replacing
+from magnet.files import read_json, replacing
 from magnet.training.config import read_config
 from magnet.training.folder import find_checkpoint
 from magnet.training.memory import memory_key
@@ -40,7 +40,7 @@ class Findings:
         """What was measured of this checkpoint under these settings, if it was, beside its evaluation."""
         path, key = _place(folder)
         with suppress(OSError, ValueError, TypeError, AttributeError):
-            known = json.loads(path.read_text(encoding="utf-8"))
+            known = read_json(path)
             if known.pop("key", None) == key:
                 return cls(**{**known, "evaluation": evaluation})
         return None

@@ -1,3 +1,6 @@
+import errno
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,7 +11,7 @@ import pytest
 
 from magnet.errors import UserError
 from magnet.experiments.cache import is_finished, key_of, trained
-from magnet.training.alone import alone
+from magnet.files import lock
 from magnet.training.train import LOCK, train
 from magnet.training.workbench import open_for
 from training.short_runs import settings
@@ -16,8 +19,8 @@ from training.short_runs import settings
 HOLD = """
 import sys
 from pathlib import Path
-from magnet.training.alone import alone
-with alone(Path(sys.argv[1]), lambda: None):
+from magnet.files import lock
+with lock(Path(sys.argv[1]), lambda: None):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -41,12 +44,49 @@ def refuse() -> None:
 
 def test_a_lock_is_held_by_one_process_and_free_once_that_is_killed(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path / "lock") as other:
-        with pytest.raises(RuntimeError, match="busy"), alone(tmp_path / "lock", refuse):
+        with pytest.raises(RuntimeError, match="busy"), lock(tmp_path / "lock", refuse):
             pass
         other.kill()
         other.wait()
-        with alone(tmp_path / "lock", refuse):
+        with lock(tmp_path / "lock", refuse):
             pass
+
+
+FORK = """
+import os, sys, time
+from magnet.files import lock
+with lock(sys.argv[1], lambda: None):
+    if os.fork() == 0:
+        time.sleep(30)
+        os._exit(0)
+    print(flush=True)
+    time.sleep(30)
+"""
+
+
+def test_a_worker_that_outlives_its_killed_parent_does_not_keep_the_lock(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORK, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as parent:
+        try:
+            parent.stdout.readline()
+            with pytest.raises(RuntimeError, match="busy"), lock(tmp_path / "lock", refuse):
+                pass
+            parent.kill()
+            parent.wait()
+            with lock(tmp_path / "lock", refuse):
+                pass
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)  # the worker
+
+
+def test_on_a_file_system_without_locks_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "no locks here")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with lock(tmp_path / "lock", refuse):
+        worked = True
+    assert worked
 
 
 def test_a_run_that_another_process_trains_is_left_alone(vectors, tmp_path: Path) -> None:
