@@ -53,7 +53,8 @@ def magnet_loss(
     other, ``alpha + log(number of impostor clusters)`` where all representations are one point.
 
     Args:
-        representations: (B, d). Half precision is computed in float32, also under autocast.
+        representations: (B, d). Half precision is computed in float32, also under autocast. In float32 no entry may
+            exceed 1e15, nor all be below 1e-12 (an error on the CPU, where a look costs nothing).
         clusters: (B,) id of the cluster that each row was drawn from. Clusters may differ in size.
         labels: (B,) class of each row; the rows of a cluster share it.
         alpha: the gap, in units of the normalised distance.
