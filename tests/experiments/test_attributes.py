@@ -9,19 +9,12 @@ import torch
 from rich.console import Console
 
 from experiments.small_labs import lab_of
+from magnet.data import Dataset, open_data
 from magnet.errors import UserError
-from magnet.evaluation.concentration import attribute_concentration
+from magnet.evaluation.concentration import attribute_concentration, concentration_within_classes
 from magnet.experiments import attributes
-from magnet.experiments.derived import derived_attributes
+from magnet.experiments.attributes import attributes_of, derived_attributes, example_values
 from training.short_runs import write_vectors
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -135,3 +128,82 @@ def test_where_only_training_examples_are_annotated_precision_is_measured_among_
     space = lab.train(lab.best("magnet")).embed(rows, test=True)
     found = attribute_concentration(space, table[~test], sizes=(1, 4))
     np.testing.assert_allclose(outcome.values["all"]["precision"]["magnet"][0], found.precision)
+
+
+def test_attributes_derived_of_digits_are_facts_of_their_ink():
+    data = open_data("digits")
+    rows = data.indices("test").numpy()
+    found, note = attributes_of(data, rows)
+    assert "computed from the pixels" in note
+    assert found.level == "image"
+    ink = data.vectors[rows].reshape(-1, 8, 8).astype(float)
+    place = np.arange(8)
+    measured = {
+        "bright": ink.sum(axis=(1, 2)),
+        "left-heavy": -(ink.sum(axis=1) @ place) / ink.sum(axis=(1, 2)),
+        "top-heavy": -(ink.sum(axis=2) @ place) / ink.sum(axis=(1, 2)),
+    }
+    for name, values in measured.items():
+        has = found.values[:, found.names.index(name)] == 1
+        assert 0.45 < has.mean() <= 0.5
+        # Bytes of grey are a little coarser than the ink itself: all but ties at the median agree.
+        assert (has == (values > np.median(values))).mean() > 0.99
+
+
+def test_data_with_attributes_keeps_them_and_vectors_without_are_refused():
+    X, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    table = (np.arange(40).reshape(20, 2) % 3 == 0).astype(np.float32)
+    data = Dataset.from_arrays(X, y, attributes=table)
+    found, note = attributes_of(data, np.array([1, 4]))
+    np.testing.assert_array_equal(found.values, table[[1, 4]])
+    assert note == ""
+    with pytest.raises(UserError, match="no attributes and no pictures"):
+        derived_attributes(Dataset.from_arrays(X, y), np.arange(3))
+
+
+FEW_SIZES = (1, 4, 16, 64)
+
+
+@pytest.fixture
+def scene():
+    rng = np.random.default_rng(3)
+    labels = rng.integers(3, size=480)
+    points = rng.normal(size=(480, 2)) + labels[:, None]
+    table = (points @ rng.normal(size=(2, 6)) + rng.normal(size=(480, 6)) > 0.8).astype(np.float32)
+    table[:, 5] = 0  # which nobody has
+    table[rng.random((480, 6)) < 0.1] = np.nan
+    table[::10] = np.nan  # of these nothing is known
+    return torch.tensor(points), torch.tensor(table), torch.tensor(labels)
+
+
+@pytest.mark.parametrize("scope", ["all", "others", "class"])
+@pytest.mark.parametrize("rows", [7, 512])
+def test_the_mean_over_examples_is_the_precision(scene, scope, rows, monkeypatch):
+    monkeypatch.setattr(attributes, "ROWS", rows)
+    points, table, labels = scene
+    if scope == "class":
+        found = concentration_within_classes(points, table, labels, sizes=FEW_SIZES)
+    else:
+        found = attribute_concentration(points, table, sizes=FEW_SIZES, labels=labels, others_only=scope == "others")
+    values = example_values(points, table, labels, sizes=FEW_SIZES, scope=scope)
+    assert values.shape == (432, 4)
+    np.testing.assert_allclose(values.mean(dim=0), found.precision, rtol=1e-6)
+
+
+def test_resampled_means_spread_as_the_precision_of_resampled_examples(scene):
+    points, table, labels = scene
+    values = example_values(points, table, labels, sizes=FEW_SIZES).numpy()
+    told = ~table.isnan().all(dim=1)
+    points, table = points[told].numpy(), table[told].numpy()
+    # The fraction of the four nearest, for each example and attribute, by hand.
+    order = np.argsort(((points[:, None] - points[None]) ** 2).sum(axis=2), axis=1)[:, 1:5]
+    near = table[order]
+    fraction = np.nansum(near, axis=1) / np.maximum((~np.isnan(near)).sum(axis=1), 1)
+    has = ((table == 1) & (~np.isnan(near)).any(axis=1))[:, :5]
+    rng, drawn, exact = np.random.default_rng(0), [], []
+    for _ in range(1000):
+        weights = np.bincount(rng.integers(432, size=432), minlength=432)
+        exact.append(((weights @ np.where(has, fraction[:, :5], 0)) / (weights @ has)).mean())
+        drawn.append(weights @ values[:, 1] / 432)
+    assert np.std(drawn) == pytest.approx(np.std(exact), rel=0.05)
+    assert np.corrcoef(drawn, exact)[0, 1] > 0.98

@@ -8,15 +8,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from rich.console import Console
 
 from magnet.data import open_data
 from magnet.experiments import attributes, cache, demo
-from magnet.experiments.agreement import agreement, read_values
 from magnet.experiments.lab import Lab
-from magnet.experiments.outcome import Outcome
-from magnet.experiments.words import spread
+from magnet.experiments.outcome import Outcome, agreement, read_values, spread
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
 from magnet.training.train import train
@@ -24,14 +21,6 @@ from training.short_runs import write_vectors
 
 METHODS = ("softmax", "triplet", "magnet")
 ABSURD = 1e30  # a learning rate
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def configure(data: str, method: str) -> TrainConfig:

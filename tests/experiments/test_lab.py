@@ -11,11 +11,10 @@ from magnet.data import Dataset, merge_classes
 from magnet.errors import UserError
 from magnet.evaluation.evaluate import evaluate
 from magnet.experiments import cache
-from magnet.experiments.cache import is_finished, judged, key_of, other_data_note, trained
+from magnet.experiments.cache import is_finished, judged, key_of, other_data_note, top_classes, trained, wrong
 from magnet.experiments.lab import Lab, methods_of, read_row
-from magnet.experiments.predictions import top_classes, wrong
+from magnet.experiments.outcome import pretty
 from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, settings_for, space_of, trials, with_dropout
-from magnet.experiments.words import pretty
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.folder import find_checkpoint
 from magnet.training.presets import with_preset

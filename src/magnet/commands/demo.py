@@ -93,8 +93,8 @@ def main(arguments: Sequence[str]) -> None:
 def _print_table(console: "Console", outcomes: "dict[str, Outcome]", seeds: int) -> None:
     from rich.table import Table
 
-    from magnet.experiments.training_curves import first_at, settled
-    from magnet.experiments.words import DIVERGED, some_diverged
+    from magnet.experiments.dynamics import first_at, settled
+    from magnet.experiments.outcome import DIVERGED, some_diverged
 
     def percent(errors: list[float | None]) -> str:
         known = [error for error in errors if error is not None]

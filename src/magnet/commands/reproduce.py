@@ -88,9 +88,9 @@ def main(arguments: Sequence[str]) -> None:
 
     from magnet.commands.screen import say_notes
     from magnet.commands.train import check_used
-    from magnet.experiments.agreement import read_values
     from magnet.experiments.cache import other_data_note
     from magnet.experiments.lab import Lab, methods_of, read_row
+    from magnet.experiments.outcome import read_values
 
     console = Console()
     if options.against and len(wanted) > 1:
@@ -136,7 +136,7 @@ def _reproduce(name: str, lab: Any, console: Any, before: dict[str, Any] | None)
 
 
 def _compare(before: dict[str, Any], now: dict[str, Any], console: Any) -> None:
-    from magnet.experiments.agreement import agreement
+    from magnet.experiments.outcome import agreement
 
     table = agreement(before, now)
     console.print()

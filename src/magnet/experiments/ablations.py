@@ -6,8 +6,7 @@ from typing import Any
 
 from magnet.evaluation.errors import soft_rule
 from magnet.experiments.lab import ONLY_LAST, Lab
-from magnet.experiments.outcome import Outcome, Table
-from magnet.experiments.words import spread
+from magnet.experiments.outcome import Outcome, Table, spread
 from magnet.training.config import TrainConfig
 
 HELP = "alpha, K, M against D, L, refreshes, scaling, sampling, warm start: one small table each"

@@ -1,4 +1,4 @@
-"""Runs cached by configuration: the same settings on the same data are trained once."""
+"""Runs cached by configuration, so that the same settings on the same data are trained once, and what they predict."""
 
 import hashlib
 import json
@@ -7,18 +7,27 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from magnet.data import Dataset
-from magnet.files import file_digest, lock
+from magnet.evaluation.errors import soft_rule
+from magnet.evaluation.held_out import class_scores
+from magnet.experiments.outcome import DIVERGED
+from magnet.files import file_digest, lock, replacing
+from magnet.index import ClusterIndex
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
 from magnet.training.data_record import read_start
 from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress
+from magnet.training.run import Run
 from magnet.training.search import FREE
 from magnet.training.train import train
 from magnet.training.workbench import absolute, complete
 
-JUDGED = "judged"  # a file in a run whose weights were dropped: its validation errors are known, or it diverged
-DIVERGED = "diverged"  # what is written there then
+JUDGED = "judged"  # a file in a run whose weights were dropped: its validation errors are known, or it DIVERGED
 
 
 def key_of(config: TrainConfig, data: Dataset) -> str:
@@ -126,3 +135,65 @@ def is_finished(run: Path) -> bool:
     """Whether a run was trained to its end and can be opened."""
     found = checkpoints(run / "checkpoint") if (run / CONFIG).is_file() else []
     return bool(found) and bool(read_progress(found[-1])["finished"])
+
+
+def of_test_part(run: Run) -> Tensor:
+    """Representations (n, d) of the test examples of a finished run, in the order of the data."""
+    path = run.folder / "test-representations.npy"
+    if path.is_file():
+        return torch.from_numpy(np.load(path))
+    found = run.embed(run.data.indices("test"), test=True)
+    with replacing(path) as draft, draft.open("wb") as file:
+        np.save(file, found.numpy())
+    return found
+
+
+TOP = 5
+Rule = Literal["head", "knc", "knn"]
+RULES: tuple[Rule, ...] = ("head", "knc", "knn")
+RULE_NAMES = {"head": "own head", "knc": "kNC", "knn": "soft kNN"}
+
+
+def top_classes(run: Run, labels: Tensor | None = None) -> dict[Rule, np.ndarray]:
+    """The five likeliest classes (n, 5) of every test example, best first, under each rule; -1 for none.
+
+    Args:
+        run: a trained run.
+        labels: (N,) other labels of all examples than those trained on: the classifiers are refitted to them, and the
+            run's own head, which knows nothing of them, is left out.
+    """
+    path = run.folder / f"answers-{'own' if labels is None else 'refitted'}.npz"
+    if path.is_file():
+        with np.load(path) as kept:
+            return {rule: kept[rule] for rule in RULES if rule in kept}
+    config, method = run.config, run.learner.method
+    rows = run.data.indices("test")
+    queries = run.embed(rows, test=True)
+    train_labels = run.bench.labels if labels is None else labels[run.bench.train]
+    index = run.index
+    if labels is not None:
+        index = ClusterIndex.fit(run.references, train_labels, config.clusters_per_class, seed=config.seed)
+    rules = [soft_rule(method, rule, index, run.references, train_labels, config.neighbours) for rule in _soft()]
+    if labels is None:
+        scores = class_scores(run, queries, *rules)
+    else:
+        pairs = zip(_soft(), rules, strict=True)
+        scores = {name: (rule.predict_log_proba(queries), rule.classes) for name, rule in pairs}
+    answers: dict[Rule, np.ndarray] = {rule: _best(*scores[rule]) for rule in RULES if rule in scores}
+    with replacing(path) as draft, draft.open("wb") as file:
+        np.savez(file, **answers)  # type: ignore[arg-type]
+    return answers
+
+
+def wrong(answers: np.ndarray, truth: Tensor, top: int = 1) -> np.ndarray:
+    """Whether the true class (n,) is not among the first ``top`` answers (n, 5)."""
+    return ~(answers[:, :top] == truth.numpy()[:, None]).any(axis=1)
+
+
+def _soft() -> tuple[Literal["knc"], Literal["knn"]]:
+    return ("knc", "knn")
+
+
+def _best(scores: Tensor, classes: Tensor) -> np.ndarray:
+    ranked = scores.topk(min(TOP, scores.shape[1]), dim=1)
+    return torch.where(ranked.values > -torch.inf, classes[ranked.indices], -1).numpy()

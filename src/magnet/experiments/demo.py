@@ -10,7 +10,7 @@ from torch import Tensor
 
 from magnet.data import Dataset, merge_classes
 from magnet.evaluation.errors import soft_rule, top_errors
-from magnet.experiments.training_curves import mean_curve
+from magnet.experiments.dynamics import mean_curve
 from magnet.index import ClusterIndex
 from magnet.report.curves import Curve
 from magnet.report.layout import lay_out

@@ -6,9 +6,7 @@ from typing import Any
 
 from magnet.errors import UserError
 from magnet.experiments.lab import Lab
-from magnet.experiments.outcome import Outcome, Table
-from magnet.experiments.training_curves import first_at, mean_curve, settled
-from magnet.experiments.words import DIVERGED, pretty, seeds
+from magnet.experiments.outcome import DIVERGED, Outcome, Table, pretty, seeds
 from magnet.report.curves import Curve, draw_curves
 
 HELP = "error against iterations for the best configuration of each method (training curves)"
@@ -89,3 +87,25 @@ def _ratios(ratios: list[float | None]) -> str:
         return "none, as one of the two diverged or Magnet does not get there"
     never = f"; not there in {len(ratios) - len(known)}" if len(known) < len(ratios) else ""
     return f"{median(known):.1f} ({', '.join(f'{ratio:.1f}' for ratio in known)}{never})"
+
+
+SETTLED = 3  # the last validations, whose mean is the error that a method ends at
+
+
+def settled(curve: Curve) -> float | None:
+    """The error that a curve ends at: the mean of its last points; None if it has none, because the run diverged."""
+    if not curve:
+        return None
+    last = [error for _, error in curve[-SETTLED:]]
+    return sum(last) / len(last)
+
+
+def first_at(curve: Curve, error: float) -> int | None:
+    """The first step at which a curve is at ``error`` or below."""
+    return next((step for step, reached in curve if reached <= error), None)
+
+
+def mean_curve(curves: list[Curve]) -> Curve:
+    """The mean error at each step of some curves of the same steps; a diverged run's has none, and is left out."""
+    there = [curve for curve in curves if curve]
+    return [(points[0][0], sum(error for _, error in points) / len(points)) for points in zip(*there, strict=True)]

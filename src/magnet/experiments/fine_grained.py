@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 
 from magnet.evaluation.intervals import in_both, paired_interval, relative_interval
+from magnet.experiments.cache import RULE_NAMES, top_classes, wrong
 from magnet.experiments.lab import Lab
-from magnet.experiments.outcome import Outcome, Table
-from magnet.experiments.predictions import NAMES, top_classes, wrong
+from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, difference, mean_of, pretty, share, spread
 from magnet.experiments.search import record, settings_table, with_errors
-from magnet.experiments.words import DIVERGED, PAIRED, difference, mean_of, pretty, share, spread
 from magnet.methods import method_class
 
 HELP = "test error of every method on the official split, settings chosen by an equal search (tables a to d)"
@@ -34,7 +33,7 @@ def run(lab: Lab) -> Outcome:
         }
     rows = []
     for method in lab.methods:
-        row = [pretty(method), NAMES[values[method]["rule"]], spread(values[method]["errors"])]
+        row = [pretty(method), RULE_NAMES[values[method]["rule"]], spread(values[method]["errors"])]
         if method == "magnet":
             row += ["", ""]
         else:

@@ -17,11 +17,10 @@ from magnet.data import Dataset, merge_classes
 from magnet.data.groups import known_groups, merge_groups
 from magnet.evaluation.intervals import in_both, paired_interval, relative_interval
 from magnet.evaluation.probe import linear_probe
+from magnet.experiments.cache import RULE_NAMES, top_classes, wrong
 from magnet.experiments.lab import Lab, best_of
-from magnet.experiments.outcome import Outcome, Table
-from magnet.experiments.predictions import NAMES, top_classes, wrong
+from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, difference, pretty, seeds, share, spread
 from magnet.experiments.search import settings_table, with_errors
-from magnet.experiments.words import DIVERGED, PAIRED, difference, pretty, seeds, share, spread
 from magnet.training.run import Run
 
 HELP = "error on the hidden classes after training on merged ones (table f)"
@@ -110,7 +109,7 @@ def _tables(lab: Lab, how: str, values: dict[str, Any]) -> list[Table]:
                     share(values[method][f"{rule}: magnet_below_this"]),
                 ]
             rows.append(texts)
-    heads = [f"{NAMES[rule]}: {what}" for rule in RULES for what in ("Magnet minus this", "relatively below")]
+    heads = [f"{RULE_NAMES[rule]}: {what}" for rule in RULES for what in ("Magnet minus this", "relatively below")]
     settings = {m: with_errors(values[m]["settings"], values[m]["trials"]) for m in lab.methods}
     return [
         errors,

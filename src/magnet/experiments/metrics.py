@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from magnet.experiments.cache import RULE_NAMES, RULES, Rule, top_classes, wrong
 from magnet.experiments.lab import Lab
-from magnet.experiments.outcome import Outcome, Table
-from magnet.experiments.predictions import NAMES, RULES, Rule, top_classes, wrong
-from magnet.experiments.words import DIVERGED, mean_of, pretty, spread
+from magnet.experiments.outcome import DIVERGED, Outcome, Table, mean_of, pretty, spread
 from magnet.methods import method_class
 from magnet.report.bars import draw_bars
 
@@ -38,12 +37,12 @@ def run(lab: Lab) -> Outcome:
     ]
     table = Table(
         f"{lab.data.name}: test error under each rule, in %",
-        ["method", *(NAMES[rule] for rule in RULES)],
+        ["method", *(RULE_NAMES[rule] for rule in RULES)],
         rows,
         f"{mean_of(lab.seeds).capitalize()}; the same runs under every rule.",
     )
     figure = lab.out / "metrics.png"
-    heights = {NAMES[rule]: [_height(values[method].get(rule, [])) for method in lab.methods] for rule in RULES}
+    heights = {RULE_NAMES[rule]: [_height(values[method].get(rule, [])) for method in lab.methods] for rule in RULES}
     draw_bars([pretty(method) for method in lab.methods], heights, figure, title=table.title, unit="error, %")
     return Outcome([table], [figure], values)
 

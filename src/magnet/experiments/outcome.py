@@ -1,17 +1,27 @@
-"""What an experiment gives: tables, figures, and all of its numbers."""
+"""What an experiment gives: tables, figures, and all of its numbers; and whether those agree with earlier ones.
+
+``python -m magnet.experiments.outcome docs/results.md`` writes the tables of ``docs/results/NAME.json`` anew between
+the lines ``<!-- results NAME -->`` and ``<!-- end -->``; ``<!-- results NAME 1 3 -->`` takes the first and the third.
+"""
 
 import json
 import os
 import platform
+import re
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
-from magnet.files import replacing
+from magnet.errors import UserError
+from magnet.evaluation.intervals import Interval
+from magnet.files import read_json, replacing
 
 RESULTS = "results.json"  # in the folder of an experiment
 PACKAGES = ("magnet", "torch", "numpy", "scikit-learn", "openTSNE", "pytorch-metric-learning", "timm")
@@ -89,3 +99,146 @@ def versions() -> dict[str, str]:
 def machine() -> dict[str, Any]:
     """What the numbers were computed on; nothing that names the machine or its owner."""
     return {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()}
+
+
+PAIRED = "In brackets: 95 % interval, paired bootstrap over test examples and repetitions; * where it excludes zero."
+DIVERGED = "diverged"  # in the place of a number that a run does not have
+_NAMES = {"softmax": "softmax", "triplet": "triplet", "semantic-triplet": "semantic triplet", "magnet": "Magnet",
+          "nca": "NCA", "cluster-nca": "cluster-NCA", "ncm": "NCM", "ncmc": "NCMC"}  # fmt: skip
+
+
+def pretty(row: str) -> str:
+    """The name of a method as it is printed, with the settings of its own that the row has in brackets."""
+    if row.startswith("pml/"):
+        return row.removeprefix("pml/").removesuffix("Loss")
+    method, bracket, own = row.partition("(")
+    own = ", ".join(word.strip() for word in own.replace("=", " ").replace("_", " ").split(","))
+    return _NAMES.get(method, method) + (f" ({own}" if bracket else "")
+
+
+def seeds(count: int) -> str:
+    """How many there were."""
+    return f"{count} seeds" if count > 1 else "one seed"
+
+
+def mean_of(count: int) -> str:
+    """What the numbers of `spread` are."""
+    return f"mean ± standard deviation of {count} seeds" if count > 1 else "one seed"
+
+
+def spread(fractions: Sequence[float | None]) -> str:
+    """Mean ± standard deviation of fractions, in percent; None is that of a run that diverged."""
+    values = 100 * np.array([fraction for fraction in fractions if fraction is not None], float)
+    if not len(values):
+        return DIVERGED
+    text = f"{values.mean():.1f} ± {values.std(ddof=1):.1f}" if len(values) > 1 else f"{values.mean():.1f}"
+    return text + some_diverged(len(fractions) - len(values), len(fractions))
+
+
+def some_diverged(diverged: int, runs: int) -> str:
+    """What stands behind a number that not all runs have."""
+    return f" ({diverged} of {runs} {DIVERGED})" if diverged else ""
+
+
+def difference(interval: Interval | None) -> str:
+    """A difference of fractions in percentage points, with its interval; None where one side diverged."""
+    if interval is None:
+        return ""
+    mean, low, high = (100 * value for value in interval)
+    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]{'*' * interval.excludes_zero}"
+
+
+def share(interval: Interval | None) -> str:
+    """A relative difference in percent, with its interval; None where one side diverged."""
+    if interval is None:
+        return ""
+    mean, low, high = (100 * value for value in interval)
+    return f"{mean:.0f} % [{low:.0f}, {high:.0f}]{'*' * interval.excludes_zero}"
+
+
+# of the search, or computed from the figures themselves
+_LEFT_OUT = ("settings", "trials", "attributes", "sizes", "curves", "shown", "difference", "relative", DIVERGED)
+
+
+def read_values(path: Path, experiment: str) -> dict[str, Any]:
+    """The values of a results file of ``experiment``."""
+    try:
+        content = read_json(path)
+        found, values = content["experiment"], content["values"]
+        dict(_figures(values))  # that they can be read is to be known before the work, not after it
+    except OSError as error:
+        raise UserError(f"--against must be the results.json of an experiment; {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"--against must be the results.json of an experiment; {path} is something else") from None
+    if found != experiment:
+        raise UserError(f"--against must be results of {experiment}; {path} has those of {found}")
+    return values
+
+
+def agreement(before: dict[str, Any], now: dict[str, Any]) -> Table:
+    """The figures of two results whose mean ± standard deviation over repetitions do not overlap.
+
+    How many of all do is in the title. A single repetition has no spread, and is not compared.
+    """
+    earlier = dict(_figures(before))
+    both = [(name, earlier[name], new) for name, new in _figures(now) if name in earlier]
+    apart = [[name, _cell(old), _cell(new)] for name, old, new in both if not _overlap(_extent(old), _extent(new))]
+    title = f"{len(both) - len(apart)} of {len(both)} figures agree with the earlier ones (mean ± deviation overlap)"
+    return Table(title + (", these do not:" if apart else ""), ["figure", "before", "now"], apart)
+
+
+def _figures(values: dict[str, Any], path: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    """Names and repetitions of all figures; NaN where one was not reached."""
+    for key, value in values.items():
+        name = f"{path} / {key}" if path else str(key)
+        if key in _LEFT_OUT or "magnet_" in key:
+            continue
+        if isinstance(value, dict):
+            yield from _figures(value, name)
+        elif isinstance(value, list) and len(value) > 1:
+            repetitions = np.asarray(value, float)  # shape (repetitions,) or (repetitions, columns)
+            if repetitions.ndim == 1:
+                yield name, repetitions
+            else:
+                yield from ((f"{name} / {column + 1}", repetitions[:, column]) for column in range(len(value[0])))
+
+
+def _extent(repetitions: np.ndarray) -> tuple[float, float]:
+    """Mean minus and plus the standard deviation; lowest and highest where some are missing."""
+    there = repetitions[~np.isnan(repetitions)]
+    if not len(there):
+        return np.inf, np.inf
+    if len(there) < len(repetitions):
+        return float(there.min()), float(there.max())
+    return float(there.mean() - there.std(ddof=1)), float(there.mean() + there.std(ddof=1))
+
+
+def _overlap(first: tuple[float, float], second: tuple[float, float]) -> bool:
+    return first[0] <= second[1] and second[0] <= first[1]
+
+
+def _cell(repetitions: np.ndarray) -> str:
+    there = repetitions[~np.isnan(repetitions)]
+    if len(there) < len(repetitions):
+        return f"{len(there)} of {len(repetitions)} there" + "".join(f", {value:.3g}" for value in there)
+    return f"{there.mean():.3g} ± {there.std(ddof=1):.2g}"
+
+
+BLOCK = re.compile(r"(<!-- results (\S+?)((?: \d+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def fill_page(text: str, folder: Path) -> str:
+    """The page with the tables of the results files in ``folder``."""
+
+    def tables(block: re.Match[str]) -> str:
+        content = read_json(folder / f"{block[2]}.json")
+        found = [Table(**table).markdown() for table in content["tables"]]
+        chosen = [found[int(number) - 1] for number in block[3].split()] or found
+        return block[1] + "\n" + "\n\n".join(chosen) + "\n\n" + block[4]
+
+    return BLOCK.sub(tables, text)
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(fill_page(page.read_text(encoding="utf-8"), page.with_suffix("")), encoding="utf-8")

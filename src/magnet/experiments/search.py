@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from magnet.errors import UserError
-from magnet.experiments.outcome import Table
-from magnet.experiments.words import pretty
+from magnet.experiments.outcome import Table, pretty
 from magnet.files import read_json
 from magnet.training.config import TrainConfig
 from magnet.training.search import Range, Space, draw

@@ -1,3 +1,5 @@
+"""Results: whether they agree with earlier ones, and the page that shows them."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -5,9 +7,9 @@ from typing import Any
 import pytest
 
 from magnet.errors import UserError
-from magnet.experiments.agreement import agreement, read_values
+from magnet.experiments.outcome import agreement, fill_page, read_values
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_figures_agree_where_mean_and_deviation_overlap() -> None:
@@ -27,7 +29,7 @@ def test_columns_are_compared_each_and_what_is_missing_counts() -> None:
     assert table.rows[1][1:] == ["0 of 2 there", "5 ± 0"]
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((DOCS / "results").glob("*.json")), ids=lambda path: path.stem)
 def test_every_results_file_agrees_with_itself(path: Path) -> None:
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     values = read_values(path, content["experiment"])
@@ -48,3 +50,24 @@ def test_what_is_no_results_file_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps({"experiment": "maps", "values": {}}))
     with pytest.raises(UserError, match=r"must be results of metrics; .* has those of maps"):
         read_values(path, "metrics")
+
+
+def test_the_tables_of_the_page_are_those_of_the_results_files() -> None:
+    page = DOCS / "results.md"
+    text = page.read_text(encoding="utf-8")
+    assert "<!-- results " in text
+    assert fill_page(text, DOCS / "results") == text, "run: python -m magnet.experiments.outcome docs/results.md"
+
+
+def test_fill_takes_all_tables_or_those_that_are_asked_for(tmp_path: Path) -> None:
+    table = {"columns": ["a", "b"], "rows": [["x|y", "1"]], "caption": ""}
+    content = {"tables": [{"title": "first", **table}, {"title": "second", **table}]}
+    (tmp_path / "some.json").write_text(json.dumps(content))
+    text = "before\n<!-- results some 2 -->\nold\n<!-- end -->\nafter\n"
+    filled = fill_page(text, tmp_path)
+    assert "second" in filled
+    assert "first" not in filled
+    assert "old" not in filled
+    assert "| x\\|y | 1 |" in filled
+    assert fill_page(filled, tmp_path) == filled
+    assert "first" in fill_page(text.replace(" 2 ", " "), tmp_path)
