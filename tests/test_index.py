@@ -247,3 +247,21 @@ def test_moving_to_a_device_keeps_the_index(index):
 
 def test_its_representation_names_what_it_holds(index):
     assert "21 clusters of 6 classes over 300 examples, d=4" in repr(index)
+
+
+def test_a_new_class_makes_clusters_of_its_own_however_far_the_reach():
+    index = ClusterIndex.fit(torch.tensor([[0.0], [1.0], [9.0], [10.0]]), torch.tensor([0, 0, 1, 1]), 1)
+    grown = index.grown(torch.tensor([[5.0], [5.1]]), torch.tensor([2, 2]), reach=torch.inf, clusters_per_class=1)
+    assert grown.centre_labels.tolist() == [0, 1, 2]
+    torch.testing.assert_close(grown.centres[:2], index.centres)
+
+
+def test_growth_makes_fewer_clusters_where_there_are_few_examples_for_each():
+    r, labels = data()
+    index = ClusterIndex.fit(r, labels, 2)
+    new = torch.cat([r[:9] + 50, r[:3] - 50])
+    grown = index.grown(new, torch.tensor([1] * 9 + [99] * 3), reach=1.0, clusters_per_class=8, examples_per_cluster=4)
+    assert grown.centre_labels[len(index) :].tolist() == [1, 1, 99]
+    assert torch.equal(grown.assignments[: len(labels)], index.assignments)
+    assert grown.sizes.sum() == len(labels) + 12
+    assert grown.variance == index.variance

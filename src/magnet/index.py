@@ -15,7 +15,7 @@ from magnet.clustering import ClustersPerClass, kmeans_per_class
 from magnet.errors import UserError
 from magnet.files import replacing
 from magnet.grouping import order_by_group
-from magnet.neighbours import nearest_of_chunk, split_rows
+from magnet.neighbours import nearest, nearest_of_chunk, split_rows
 
 _FORMAT = "magnet-cluster-index/1"
 _TENSORS = ("centres", "centre_labels", "assignments", "variance")
@@ -92,6 +92,60 @@ class ClusterIndex:
         )
         variance = result.inertia / (len(representations) - 1)
         return cls(result.centres, result.centre_labels, result.assignments, variance, result.iterations)
+
+    def grown(
+        self,
+        representations: Tensor,
+        labels: Tensor,
+        *,
+        reach: float,
+        clusters_per_class: int = 8,
+        examples_per_cluster: int = 1,
+    ) -> Self:
+        """The index with new examples in it; the clusters that it has keep their ids, and its variance stays.
+
+        An example joins the nearest cluster of its class if that is within reach, and the centre moves to the mean of
+        all members. The others, and all examples of a new class, make new clusters.
+
+        Args:
+            representations: (n, d) of the new examples, under the network that the index was made with.
+            labels: (n,) their classes, known or new.
+            reach: the distance within which an example belongs to a cluster.
+            clusters_per_class: the most new clusters of a class.
+            examples_per_cluster: that a new cluster has on average, at least; a class with fewer makes one cluster.
+
+        Examples:
+            >>> index = ClusterIndex.fit(torch.tensor([[0.0], [1.0], [9.0], [10.0]]), torch.tensor([0, 0, 1, 1]), 1)
+            >>> index.centres.flatten()
+            tensor([0.5000, 9.5000])
+            >>> grown = index.grown(torch.tensor([[2.0], [5.0]]), torch.tensor([0, 7]), reach=2.0)
+            >>> grown.centres.flatten(), grown.centre_labels
+            (tensor([1.0000, 9.5000, 5.0000]), tensor([0, 1, 7]))
+        """
+        check_representations(representations)
+        check_ids(labels, len(representations), "labels")
+        squares = representations.new_full((len(labels),), torch.inf)  # to the nearest centre of the own class
+        place = torch.zeros_like(labels)
+        for c in labels.unique():
+            mine = (labels == c).nonzero().squeeze(1)
+            theirs = (self.centre_labels == c).nonzero().squeeze(1)
+            if len(theirs):
+                found, local = nearest(representations[mine], self.centres[theirs], 1)
+                squares[mine], place[mine] = found[:, 0], theirs[local[:, 0]]
+        joins = (squares.sqrt() <= reach) & squares.isfinite()  # a new class has no cluster to join
+        joined = place[joins]
+        sizes = self.sizes.index_add(0, joined, torch.ones_like(joined))
+        sums = (self.centres * self.sizes[:, None]).index_add(0, joined, representations[joins])
+        centres, centre_labels = sums / sizes[:, None], self.centre_labels
+        if not bool(joins.all()):
+            rest = labels[~joins]
+            _, counts = rest.unique(return_counts=True)
+            most = (counts // examples_per_cluster).clamp(1, clusters_per_class)
+            new = kmeans_per_class(representations[~joins], rest, most.tolist())
+            place[~joins] = new.assignments + len(centres)
+            centres = torch.cat([centres, new.centres])
+            centre_labels = torch.cat([centre_labels, new.centre_labels])
+        return type(self)(centres, centre_labels, torch.cat([self.assignments, place]), self.variance)
 
     @property
     def inertia(self) -> Tensor:

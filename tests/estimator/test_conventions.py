@@ -147,5 +147,5 @@ def test_no_file_is_written(blobs, tmp_path, monkeypatch):
 )
 def test_a_wrong_setting_is_named_when_fitting(setting, value, blobs):
     model = MagnetClassifier(**{setting: value})
-    with pytest.raises(ValueError, match=f"{setting} must be"):
+    with pytest.raises(ValueError, match=f"The '{setting}' parameter .*must"):
         model.fit(*blobs)

@@ -123,3 +123,13 @@ def test_labels_that_json_cannot_hold_are_refused_and_leave_no_file(blobs, tmp_p
     with pytest.raises(UserError, match="cannot be saved"):
         model.save(tmp_path / "model.safetensors")
     assert not list(tmp_path.iterdir())
+
+
+def test_text_may_join_objects_that_are_text():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(20, 3)), rng.normal(size=(20, 3)) + 8])
+    y = np.array(["no"] * 20 + ["yes"] * 20, dtype=object)
+    model = NearestClustersClassifier(random_state=0).fit(X, y)
+    far = rng.normal(size=(5, 3)) - 20
+    model.extend(far, ["certainly not"] * 5)
+    assert set(model.predict(far)) == {"certainly not"}

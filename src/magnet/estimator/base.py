@@ -2,22 +2,32 @@
 
 import os
 from collections.abc import Iterable
-from typing import Any, Self
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
 from magnet.classify import NearestClusters, novelty
 from magnet.errors import UserError
-from magnet.estimator import growing, saving
-from magnet.estimator.checking import checked_targets
+from magnet.estimator import saving
 from magnet.index import ClusterIndex
-from magnet.start import Examples, cluster_weights
+from magnet.start import LEAST_MEMBERS, Examples, cluster_weights
+
+AUTO = StrOptions({"auto"})
+FRACTION = Interval(Real, 0, 1, closed="left")
+
+
+def whole(least: int) -> Interval:
+    """The whole numbers from ``least`` on, as a constraint on a parameter."""
+    return Interval(Integral, least, None, closed="left")
 
 
 class ClusterClassifier(ClassifierMixin, BaseEstimator):
@@ -27,6 +37,16 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
     ``variance_``, ``scaling_`` and ``novelty_threshold_``, and maps inputs to representations in ``_embed``. It may
     also set ``centre_shifts_``, by which the centres that vote differ from the means of their members.
     """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_clusters": [AUTO, whole(1)],
+        "scaling": [AUTO, Interval(Real, 0, None, closed="neither")],
+        "neighbours": [whole(1)],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "validation_fraction": [FRACTION],
+        "refusal_rate": [FRACTION],
+        "random_state": ["random_state"],
+    }
 
     neighbours: int
     class_weight: Any
@@ -72,20 +92,24 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         inputs, labels = validate_data(self, X, y, reset=False, dtype=(np.float64, np.float32))
-        labels = checked_targets(labels)
-        classes = growing.joined_classes(self.classes_, labels)
-        counts, centres, owners = growing.grow(
+        labels = _checked_targets(labels)
+        classes = _joined_classes(self.classes_, labels)
+        counts = torch.tensor(self.centre_counts_)
+        index = ClusterIndex(
+            torch.tensor(self.centres_),
+            torch.tensor(np.searchsorted(classes, self.centre_labels_)),
+            torch.arange(len(counts)).repeat_interleave(counts),
+            torch.tensor(self.variance_, dtype=torch.float64),
+        ).grown(
             self._embed(inputs),
-            np.searchsorted(classes, labels),
-            centres=self.centres_,
-            owners=np.searchsorted(classes, self.centre_labels_),
-            counts=self.centre_counts_,
+            torch.tensor(np.searchsorted(classes, labels)),
             reach=self.novelty_threshold_ * self.variance_**0.5,
-            n_clusters=self.n_clusters_,
+            clusters_per_class=self.n_clusters_,
+            examples_per_cluster=LEAST_MEMBERS,
         )
-        shifts = np.zeros_like(centres)  # new clusters vote where they lie
+        shifts = np.zeros_like(index.centres.numpy())  # new clusters vote where they lie
         shifts[: len(self.centre_shifts_)] = self.centre_shifts_
-        self._keep_clusters(classes, centres, owners, counts, shifts)
+        self._keep_clusters(classes, index, shifts)
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -123,10 +147,17 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
             weights=cluster_weights(counts, columns, torch.tensor(self.class_weight_)),
         )
 
+    def _check_parameters(self) -> None:
+        """Raise where a parameter is not what ``_parameter_constraints`` allow."""
+        self._validate_params()
+        for name, value in self.get_params(deep=False).items():  # scikit-learn takes True for 1
+            if isinstance(value, bool) and "boolean" not in self._parameter_constraints[name]:
+                raise UserError(f"The {name!r} parameter of {type(self).__name__} must not be a boolean. Got {value}.")
+
     def _validate(self, X: ArrayLike, y: ArrayLike, *, reset: bool = True) -> Examples:
         """Check X and y, set ``classes_`` and ``class_weight_``, and give the data with labels 0..C-1."""
         X, y = validate_data(self, X, y, reset=reset, dtype=(np.float64, np.float32))
-        y = checked_targets(y)
+        y = _checked_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise UserError(
@@ -135,29 +166,13 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
         self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
         return Examples(torch.tensor(X, dtype=torch.float64), torch.tensor(labels, dtype=torch.long))
 
-    def _keep_index(self, index: ClusterIndex, voting: Tensor | None = None) -> None:
-        """Take over the clusters of an index with labels 0..C-1; ``voting`` (J, k): refined centres, if there are."""
+    def _keep_clusters(self, classes: NDArray[Any], index: ClusterIndex, shifts: NDArray[Any] | None = None) -> None:
+        """Take over the clusters of an index with labels 0..C-1; ``shifts`` (J, k) move the centres that vote."""
+        self.classes_, self.centres_, self.centre_counts_ = classes, index.centres.numpy(), index.sizes.numpy()
+        self.centre_labels_ = classes[index.centre_labels.numpy()]
+        self.centre_shifts_ = np.zeros_like(self.centres_) if shifts is None else shifts
         self.variance_ = float(index.variance)
-        shifts = torch.zeros_like(index.centres) if voting is None else voting - index.centres
-        self._keep_clusters(
-            self.classes_,
-            index.centres.numpy(),
-            index.centre_labels.numpy(),
-            index.sizes.numpy(),
-            shifts.numpy(),
-        )
-
-    def _keep_clusters(
-        self,
-        classes: NDArray[Any],
-        centres: NDArray[Any],
-        owners: NDArray[Any],
-        counts: NDArray[Any],
-        shifts: NDArray[Any],
-    ) -> None:
-        self.classes_, self.centres_, self.centre_counts_, self.centre_shifts_ = classes, centres, counts, shifts
-        self.centre_labels_ = classes[owners]
-        examples = np.repeat(self.centre_labels_, counts)
+        examples = np.repeat(self.centre_labels_, self.centre_counts_)
         self.class_weight_ = compute_class_weight(self.class_weight, classes=classes, y=examples)
 
 
@@ -165,3 +180,31 @@ def novelty_threshold(indexes: Iterable[ClusterIndex], held: Iterable[Tensor], r
     """The novelty that a share ``rate`` of the held-out representations exceeds."""
     far = [novelty(r, index.centres, float(index.variance)) for index, r in zip(indexes, held, strict=True)]
     return float(torch.cat(far).quantile(1 - rate))
+
+
+def _checked_targets(y: Any) -> NDArray[Any]:
+    """Labels (n,) that a classifier can tell apart and put in order; objects may be strings, integers or booleans."""
+    y = column_or_1d(y, warn=True)
+    # scikit-learn knows objects as strings only; integers among them are just as good.
+    plain = np.asarray(y.tolist()) if y.dtype == object and all(isinstance(label, Integral) for label in y) else y
+    check_classification_targets(plain)
+    return y
+
+
+def _joined_classes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    """All labels in ascending order, those of ``classes`` and those of ``y``."""
+    if _family(classes) != _family(y):
+        raise UserError(f"the new labels are {y.dtype}, those fitted are {classes.dtype}: give labels of the same type")
+    try:
+        # Text of two lengths or kinds is joined as objects, so that nothing is cut.
+        kind = object if object in (classes.dtype, y.dtype) else None
+        joined: NDArray[Any] = np.unique(np.concatenate([classes, y], dtype=kind))
+    except TypeError as error:
+        raise UserError(f"the new labels cannot be ordered among those fitted ({error})") from error
+    return joined
+
+
+def _family(labels: NDArray[Any]) -> str:
+    if labels.dtype.kind == "U" or (labels.dtype == object and all(isinstance(label, str) for label in labels)):
+        return "text"
+    return "number" if labels.dtype.kind in "biuf" else labels.dtype.kind

@@ -1,22 +1,26 @@
 """MagnetClassifier: Magnet on feature vectors, with the manners of scikit-learn."""
 
+import math
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, Self
+from itertools import islice
+from numbers import Real
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from magnet.classify import NearestClusters, novelty_left_out
 from magnet.errors import UserError
-from magnet.estimator.base import ClusterClassifier, novelty_threshold
-from magnet.estimator.checking import check_device, check_fraction, check_number
-from magnet.estimator.fitting import Recipe, train
+from magnet.estimator.base import AUTO, FRACTION, ClusterClassifier, novelty_threshold, whole
 from magnet.index import ClusterIndex
+from magnet.objective import MagnetLoss
+from magnet.sampler import NeighbourhoodSampler
 from magnet.start import (
     CLUSTERS,
     POWERS,
@@ -35,6 +39,7 @@ from magnet.start import (
     order_directions,
 )
 
+LEAST_STEPS = 25  # in an iteration, where a pass over the data is shorter
 TRAINED_SHRINKAGES = 2  # how many of the shrinkages that suit the start are tried in training
 
 
@@ -118,6 +123,25 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
     True
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **ClusterClassifier._parameter_constraints,
+        "n_components": [AUTO, whole(1)],
+        "alpha": [Interval(Real, None, None, closed="neither")],
+        "shrinkage": [AUTO, FRACTION],
+        "standardize": [AUTO, "boolean"],
+        "power": [AUTO, Interval(Real, 0, None, closed="neither")],
+        "centres": [StrOptions({"auto", "means", "refined"})],
+        "clusters_per_batch": [whole(2)],
+        "examples_per_cluster": [AUTO, whole(1)],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [whole(1)],
+        "early_stopping": ["boolean"],
+        "n_iter_no_change": [whole(1)],
+        "warm_start": ["boolean"],
+        "device": [str, torch.device],
+        "verbose": ["boolean"],
+    }
+
     mean_: NDArray[Any]
     components_: NDArray[Any]
     validation_loss_curve_: list[float]
@@ -174,6 +198,10 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the map and the clusters of X (n, n_features) with labels y (n,)."""
         self._check_parameters()
+        try:
+            torch.device(self.device)
+        except RuntimeError as error:
+            raise UserError(f"The 'device' parameter must be one of torch's. Got {self.device!r} instead.") from error
         again = self.warm_start and hasattr(self, "components_")
         data = self._validate(X, y, reset=not again)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -188,7 +216,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             self.n_iter_, self.loss_curve_ = 0, []
         start = self._embed(data.x.numpy())
         judged = bool(self.validation_loss_curve_) or again
-        for found, loss in self._iterations(start, data.labels, seed, iterations):
+        for found, loss in islice(self._iterations(start, data.labels, seed), iterations):
             matrix = found
             self.n_iter_ += 1
             self.loss_curve_.append(loss)
@@ -202,12 +230,13 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         if np.isnan(self.novelty_threshold_):
             far = novelty_left_out(representations, index)
             self.novelty_threshold_ = float(far.quantile(1 - self.refusal_rate))
-        voting = None
+        shifts = None
         if self.pull_ is not None:
             rule = self._rule(index)
             each = torch.tensor(self.class_weight_)[data.labels]
-            voting = rule.refined(representations, data.labels, pull=self.pull_, example_weights=each).references
-        self._keep_index(index, voting)
+            refined = rule.refined(representations, data.labels, pull=self.pull_, example_weights=each).references
+            shifts = (refined - index.centres).numpy()
+        self._keep_clusters(self.classes_, index, shifts)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -271,10 +300,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         """Train on the parts of the folds, and keep what the held-out examples say is the best iteration."""
         curve: list[float] = []
         best: _Trial | None = None
-        runs = (
-            self._iterations(part, data.labels, seed, self.max_iter)
-            for part, data in zip(choice.parts, folds.parts, strict=True)
-        )
+        runs = (self._iterations(part, data.labels, seed) for part, data in zip(choice.parts, folds.parts, strict=True))
         for done, results in enumerate(zip(*runs, strict=True), 1):
             parts, held = (
                 [r @ matrix.T for r, (matrix, _) in zip(group, results, strict=True)]
@@ -296,22 +322,49 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         assert best is not None
         return best
 
-    def _iterations(self, start: Tensor, labels: Tensor, seed: int, count: int) -> Iterator[tuple[Tensor, float]]:
-        """The first ``count`` iterations of a training of ``max_iter``."""
+    def _iterations(self, start: Tensor, labels: Tensor, seed: int) -> Iterator[tuple[Tensor, float]]:
+        """Train a linear map of the start's representations (N, k) with labels (N,) 0..C-1, from the identity on.
+
+        An iteration is a refresh of the index and as many batches as cover the data (a few more on small data): the
+        loop of section 3.2. SGD with momentum, its rate annealed to zero along a cosine over ``max_iter`` iterations.
+
+        Yields:
+            After each iteration the map (k, k), float64, and the mean loss of its batches.
+        """
         weights = torch.tensor(self.class_weight_)[labels]
-        recipe = Recipe(
-            n_clusters=self.n_clusters_,
-            scaling=self.training_scaling_,
-            alpha=self.alpha,
-            clusters_per_batch=self.clusters_per_batch,
-            examples_per_cluster=self.examples_per_cluster,
-            learning_rate=self.learning_rate,
-            iterations=self.max_iter,
-            seed=seed,
-            device=self.device,
+        weights = (weights / weights.mean()).float().to(self.device)
+        inputs, labels = start.float().to(self.device), labels.to(self.device)
+        matrix = torch.eye(start.shape[1], device=self.device, requires_grad=True)
+        objective = MagnetLoss(self.alpha, self.training_scaling_, "leave-one-out")
+        optimiser = torch.optim.SGD([matrix], lr=self.learning_rate, momentum=0.9, nesterov=True)
+        index = cluster(inputs, labels, self.n_clusters_, seed)
+        neighbourhood = min(self.clusters_per_batch, len(index))
+        if self.examples_per_cluster == "auto":  # a batch of few clusters has more examples of each
+            drawn = min(max(4, 4 * self.clusters_per_batch // neighbourhood), 16)
+        else:
+            drawn = self.examples_per_cluster
+        epoch = math.ceil(len(inputs) / (neighbourhood * drawn))
+        steps = max(epoch, min(2 * epoch, LEAST_STEPS))
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.max_iter * steps)
+        sampler = NeighbourhoodSampler(
+            index, clusters_per_batch=neighbourhood, examples_per_cluster=drawn, batches=steps, seed=seed
         )
-        for _, result in zip(range(count), train(start, labels, weights / weights.mean(), recipe), strict=False):
-            yield result
+        for _ in range(self.max_iter):
+            total = 0.0
+            for batch in sampler:
+                rows = torch.tensor(batch, device=self.device)
+                clusters = sampler.clusters(batch).to(self.device)
+                per_example = objective(inputs[rows] @ matrix.T, clusters, labels[rows]).per_example * weights[rows]
+                loss = per_example.mean()
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+                sampler.update(batch, per_example)
+                total += float(loss.detach())
+            found = matrix.detach()
+            yield found.double().cpu(), total / steps
+            sampler.refresh(cluster(inputs @ found.T, labels, self.n_clusters_, seed))
 
     def _levelled_off(self) -> bool:
         """Whether the loss of late is no less than before."""
@@ -324,29 +377,6 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
     def _say(self, line: str) -> None:
         if self.verbose:
             print(f"[MagnetClassifier] {line}", flush=True)
-
-    def _check_parameters(self) -> None:
-        check_number(self.n_components, "n_components", least=1, whole=True, auto=True)
-        check_number(self.n_clusters, "n_clusters", least=1, whole=True, auto=True)
-        check_number(self.scaling, "scaling", least=0, auto=True)
-        check_number(self.alpha, "alpha", least=-np.inf)
-        check_fraction(self.shrinkage, "shrinkage", auto=True)
-        if not isinstance(self.standardize, bool | np.bool_) and not (
-            isinstance(self.standardize, str) and self.standardize == "auto"
-        ):
-            raise ValueError(f'standardize must be True, False or "auto"; found {self.standardize!r}')
-        check_number(self.power, "power", least=0, auto=True)
-        if self.centres not in ("auto", "means", "refined"):
-            raise UserError(f'centres must be "auto", "means" or "refined"; found {self.centres!r}')
-        check_number(self.clusters_per_batch, "clusters_per_batch", least=2, whole=True)
-        check_number(self.examples_per_cluster, "examples_per_cluster", least=1, whole=True, auto=True)
-        check_number(self.learning_rate, "learning_rate", least=0)
-        check_number(self.max_iter, "max_iter", least=1, whole=True)
-        check_number(self.n_iter_no_change, "n_iter_no_change", least=1, whole=True)
-        check_number(self.neighbours, "neighbours", least=1, whole=True)
-        check_fraction(self.validation_fraction, "validation_fraction")
-        check_fraction(self.refusal_rate, "refusal_rate")
-        check_device(self.device)
 
     @property
     def _n_features_out(self) -> int:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from magnet.classify import novelty_left_out
 from magnet.estimator.base import ClusterClassifier, novelty_threshold
-from magnet.estimator.checking import check_fraction, check_number
 from magnet.start import CLUSTERS, choose_clusters, cluster, hold_out
 
 
@@ -70,11 +69,7 @@ class NearestClustersClassifier(ClusterClassifier):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Cluster the classes of X (n, n_features) with labels y (n,)."""
-        check_number(self.n_clusters, "n_clusters", least=1, whole=True, auto=True)
-        check_number(self.scaling, "scaling", least=0, auto=True)
-        check_number(self.neighbours, "neighbours", least=1, whole=True)
-        check_fraction(self.validation_fraction, "validation_fraction")
-        check_fraction(self.refusal_rate, "refusal_rate")
+        self._check_parameters()
         data = self._validate(X, y)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         folds = hold_out(data, self.validation_fraction, torch.tensor(self.class_weight_), self.neighbours, seed)
@@ -91,7 +86,7 @@ class NearestClustersClassifier(ClusterClassifier):
         index = cluster(data.x, data.labels, self.n_clusters_, seed)
         if folds is None:
             self.novelty_threshold_ = float(novelty_left_out(data.x, index).quantile(1 - self.refusal_rate))
-        self._keep_index(index)
+        self._keep_clusters(self.classes_, index)
         return self
 
     def _embed(self, X: NDArray[Any]) -> Tensor:

@@ -16,7 +16,6 @@ from magnet.evaluation.held_out import novelty
 from magnet.evaluation.temperature import temper
 from magnet.export.answers import Answers, Found
 from magnet.export.description import Description
-from magnet.export.growth import grow
 from magnet.export.inputs import class_name, names_of, raw_batches
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
@@ -127,7 +126,8 @@ class Model:
         ids = torch.tensor([number[word] for word in words])
         votes = self.description.votes
         reach = (torch.inf if votes.novelty_threshold is None else votes.novelty_threshold) * votes.variance**0.5
-        index = grow(self.index, new, ids, reach=reach, clusters_per_class=votes.clusters_per_class)
+        # As many clusters as other classes have, however few the examples: a class votes with all of its clusters.
+        index = self.index.grown(new, ids, reach=reach, clusters_per_class=votes.clusters_per_class)
         references = None if self.references is None else torch.cat([self.references, new])
         called = [] if references is None else [*self.names, *called]
         return Model(replace(self.description, classes=tuple(classes)), self.network, index, references, called)
