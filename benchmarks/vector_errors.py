@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from magnet.evaluation.evaluate import evaluate
+from magnet.runs.evaluate import evaluate
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
 from magnet.training.run import Run

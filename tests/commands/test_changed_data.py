@@ -9,7 +9,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from magnet.cli import main
-from magnet.evaluation.evaluate import evaluate
+from magnet.runs.evaluate import evaluate
 from magnet.training.config import TrainConfig
 from magnet.training.data_record import FILE
 from magnet.training.run import Run

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from magnet.data import open_data
-from magnet.evaluation.evaluate import evaluate
+from magnet.runs.evaluate import evaluate
 from magnet.training.run import Run
 
 

@@ -9,8 +9,8 @@ from rich.console import Console
 from magnet.cli import main
 from magnet.data import merge_classes, open_data
 from magnet.data.groups import merge_groups
-from magnet.evaluation.evaluate import evaluate
 from magnet.experiments.demo import _errors, measure
+from magnet.runs.evaluate import evaluate
 from magnet.training.config import TrainConfig
 from magnet.training.run import Run
 from magnet.training.train import train

@@ -1,11 +1,13 @@
 import math
 
+import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from magnet.classify import SoftNeighbours
-from magnet.evaluation.errors import judge, log_losses, top_errors
+from magnet.evaluation.errors import judge, linear_probe, log_losses, top_errors, worst_classes
 from magnet.index import ClusterIndex
 from magnet.methods import method_class
 from magnet.methods.base import Options, Setting
@@ -16,10 +18,7 @@ LABELS = torch.tensor([0, 0, 1, 1, 2, 2])
 def judged(name, representations, queries, truth, **more):
     method = method_class(name)(Setting(LABELS, 3, representations.shape[1]), Options(**more))
     index = ClusterIndex.fit(representations, LABELS, 1)
-    return method, judge(
-        method, queries, truth, index=index, references=representations, reference_labels=LABELS, neighbours=2,
-        device=torch.device("cpu"),
-    )  # fmt: skip
+    return method, judge(*method.own_rule(index, representations, LABELS, 2), queries, truth)
 
 
 def test_the_log_loss_is_that_of_the_true_class():
@@ -74,3 +73,53 @@ def test_votes_that_underflow_keep_their_rank(variance, dtype):
     assert logs.isinf().tolist() == [[False] * 6 + [True]]  # six neighbours vote
     errors = [top_errors(logs, rule.classes, torch.tensor([label]))["error@5"] for label in range(7)]
     assert errors == [0, 0, 0, 1, 0, 0, 1]
+
+
+def test_the_worst_classes_come_first_with_what_they_are_taken_for():
+    labels = torch.tensor([0] * 4 + [1] * 4 + [2] * 2)
+    predicted = torch.tensor([0, 1, 2, 2, 1, 1, 1, 0, 2, 2])
+    assert worst_classes(predicted, labels, ["a", "b", "c"]) == [
+        {"class": "a", "n": 4, "error": 0.75, "taken_for": [{"class": "c", "n": 2}, {"class": "b", "n": 1}]},
+        {"class": "b", "n": 4, "error": 0.25, "taken_for": [{"class": "a", "n": 1}]},
+    ]
+
+
+def test_the_worst_classes_are_those_of_the_naive_confusion_matrix():
+    generator = torch.Generator().manual_seed(0)
+    labels, predicted = torch.randint(5, (2, 200), generator=generator)
+    matrix = [[int(((labels == t) & (predicted == p)).sum()) for p in range(5)] for t in range(5)]
+    found = worst_classes(predicted, labels, list("01234"), mistakes=5)
+    assert [row["error"] for row in found] == sorted((row["error"] for row in found), reverse=True)
+    for row in found:
+        true = matrix[int(row["class"])]
+        assert row["n"] == sum(true)
+        assert {int(m["class"]): m["n"] for m in row["taken_for"]} == {
+            p: n for p, n in enumerate(true) if n and p != int(row["class"])
+        }
+
+
+def test_classes_without_examples_or_errors_are_not_listed():
+    assert worst_classes(torch.tensor([0, 1]), torch.tensor([0, 1]), ["a", "b", "never"]) == []
+
+
+def test_count_limits_the_list_and_more_errors_break_ties():
+    labels = torch.tensor([0, 1, 1, 2])
+    found = worst_classes(torch.tensor([1, 0, 0, 2]), labels, ["a", "b", "c"], count=1)
+    assert [row["class"] for row in found] == ["b"]
+
+
+def test_the_linear_probe_agrees_with_logistic_regression() -> None:
+    source = torch.Generator().manual_seed(0)
+    labels = torch.randint(5, (400,), generator=source) * 3
+    r = torch.randn(400, 10, generator=source) + 0.7 * torch.nn.functional.one_hot(labels, 13)[:, :10] * 3
+    x = ((r - r[:300].mean(0)) / (r[:300] - r[:300].mean(0)).square().mean().sqrt()).numpy()
+    # scikit-learn minimises the sum of the losses + |W|^2 / (2 C).
+    expected = LogisticRegression(C=1 / (300 * 1e-3), max_iter=2000).fit(x[:300], labels[:300]).predict(x[300:])
+    found = linear_probe(r[:300], labels[:300], r[300:], iterations=500)
+    assert np.mean(found.numpy() == expected) > 0.98
+
+
+def test_the_linear_probe_recovers_labels_that_are_linear_in_the_representation() -> None:
+    r = torch.randn(500, 6, generator=torch.Generator().manual_seed(1))
+    labels = r[:, :3].argmax(dim=1)
+    assert (linear_probe(r[:400], labels[:400], r[400:]) == labels[400:]).float().mean() > 0.95

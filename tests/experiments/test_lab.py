@@ -9,12 +9,12 @@ from rich.console import Console
 
 from magnet.data import Dataset, merge_classes
 from magnet.errors import UserError
-from magnet.evaluation.evaluate import evaluate
 from magnet.experiments import cache
 from magnet.experiments.cache import is_finished, judged, key_of, other_data_note, top_classes, trained, wrong
 from magnet.experiments.lab import Lab, methods_of, read_row
 from magnet.experiments.outcome import pretty
 from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, settings_for, space_of, trials, with_dropout
+from magnet.runs.evaluate import evaluate
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.folder import find_checkpoint
 from magnet.training.presets import with_preset

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
 
     from magnet.commands.inputs import open_run
     from magnet.data.splits import TEST
-    from magnet.evaluation.matching import open_like
+    from magnet.runs.evaluate import open_like
 
     with progress("embedding") as report:
         run = open_run(

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     options = read_options(Evaluate, "evaluate", HELP, arguments)
 
     from magnet.commands.inputs import open_run
-    from magnet.evaluation.evaluate import evaluate
+    from magnet.runs.evaluate import evaluate
 
     with progress("embedding") as report:
         run = open_run(

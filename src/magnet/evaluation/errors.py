@@ -1,13 +1,11 @@
-"""Errors of a classifier on representations with known labels."""
+"""Errors of classifiers on representations with known labels, the classes that go wrong most, and a linear probe."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
-
-from magnet.classify import NearestClusters, SoftNeighbours
-from magnet.index import ClusterIndex
-from magnet.methods.base import Method
+from torch import Tensor, nn
+from torch.nn import functional
 
 LEAST = torch.finfo(torch.float32).eps  # the least probability in a log-loss: below it, votes are lost to rounding
 CHUNK = 8192  # queries that are judged at a time
@@ -50,60 +48,84 @@ def top_errors(scores: Tensor, classes: Tensor, labels: Tensor, tops: tuple[int,
     }
 
 
-def judge(
-    method: Method,
-    queries: Tensor,
-    labels: Tensor,
-    *,
-    index: ClusterIndex | None,
-    references: Tensor | None,
-    reference_labels: Tensor,
-    neighbours: int,
-    device: torch.device,
-) -> Judged:
-    """Error and log-loss under the rule that the method is judged by: kNC, soft kNN or its own head.
+def judge(predict_proba: Callable[[Tensor], Tensor], classes: Tensor, queries: Tensor, labels: Tensor) -> Judged:
+    """Error and log-loss of a classifier.
 
     Args:
-        method: names the rule, and gives the scaling and the running variance.
-        queries: (n, d) with ``labels`` (n,).
-        index: for kNC and for the lengthscale of soft kNN.
-        references: (N, d) for soft kNN, with ``reference_labels`` (N,).
-        neighbours: L.
-        device: where the head is.
+        predict_proba: probabilities (b, C) of representations (b, d).
+        classes: (C,) the label of each column, ascending.
+        queries: (n, d) with ``labels`` (n,), the truth.
     """
-    rule = None
-    if method.classifier != "head":
-        assert index is not None
-        rule = soft_rule(method, method.classifier, index, references, reference_labels, neighbours)
     wrong, loss = 0, 0.0
     for r, truth in zip(queries.split(CHUNK), labels.split(CHUNK), strict=True):
-        if rule is None:
-            with torch.no_grad():
-                logits = method.logits(r.to(device))
-            assert logits is not None
-            votes, classes = logits.double().softmax(dim=1).cpu(), torch.arange(logits.shape[1])
-        else:
-            votes, classes = rule.predict_proba(r), rule.classes
+        votes = predict_proba(r)
         wrong += int((classes[votes.argmax(dim=1)] != truth).sum())
         loss += float(log_losses(votes, classes, truth).sum())
     return Judged(wrong / len(labels), loss / len(labels))
 
 
-def soft_rule(
-    method: Method,
-    rule: Literal["knc", "knn"],
-    index: ClusterIndex,
-    references: Tensor | None,
-    labels: Tensor,
-    neighbours: int,
-) -> SoftNeighbours:
-    """kNC over the clusters of the training set or soft kNN over its examples, with one lengthscale for both.
+def worst_classes(
+    predicted: Tensor, labels: Tensor, classes: Sequence[str], count: int = 10, mistakes: int = 3
+) -> list[dict[str, Any]]:
+    """The classes with the largest share of errors, worst first; those without errors are left out.
 
-    That is the method's running variance, or the variance of the index for a method that keeps none.
+    Args:
+        predicted: (n,) class ids.
+        labels: (n,) the truth.
+        classes: the name of each id.
+        count: how many classes at most.
+        mistakes: how many wrong answers to name for each, the most frequent first.
+
+    Returns:
+        For each: ``class``, ``n`` its examples, ``error`` a fraction, ``taken_for`` a list of ``class`` and ``n``.
     """
-    if rule == "knc":
-        return NearestClusters(index, neighbours, variance=method.variance, scaling=method.scaling)
-    assert references is not None
-    variance = method.variance if method.variance is not None else index.variance
-    variance = variance.clamp_min(torch.finfo(torch.float32).tiny)
-    return SoftNeighbours(references, labels, neighbours, variance=variance, scaling=method.scaling)
+    sizes = torch.bincount(labels, minlength=len(classes))
+    wrong = predicted != labels
+    errors = torch.bincount(labels[wrong], minlength=len(classes))
+    share = errors / sizes.clamp_min(1)
+    # Of two classes with the same share the one with more errors is worse.
+    order = sorted(range(len(classes)), key=lambda c: (-float(share[c]), -int(errors[c]), c))
+    return [
+        {
+            "class": classes[c],
+            "n": int(sizes[c]),
+            "error": int(errors[c]) / int(sizes[c]),
+            "taken_for": _frequent(predicted[wrong & (labels == c)], classes, mistakes),
+        }
+        for c in order[:count]
+        if errors[c]
+    ]
+
+
+def linear_probe(
+    references: Tensor, labels: Tensor, queries: Tensor, *, penalty: float = 1e-3, iterations: int = 100
+) -> Tensor:
+    """The labels (n,) that multinomial logistic regression gives to queries (n, d).
+
+    Minimises ``mean_i -log softmax_{y_i}(W r_i + b) + penalty / 2 |W|^2`` over references (N, d) with labels (N,), from
+    zero, by L-BFGS. Representations are centred and scaled by one number, so that the penalty means the same for all.
+    """
+    classes, columns = torch.unique(labels, return_inverse=True)
+    centre = references.mean(dim=0)
+    scale = (references - centre).square().mean().sqrt().clamp_min(torch.finfo(references.dtype).tiny)
+    inputs, asked = (references - centre) / scale, (queries - centre) / scale
+    head = nn.Linear(references.shape[1], len(classes), dtype=references.dtype, device=references.device)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    optimiser = torch.optim.LBFGS(head.parameters(), max_iter=iterations, line_search_fn="strong_wolfe")
+
+    def objective() -> Tensor:
+        optimiser.zero_grad()
+        loss = functional.cross_entropy(head(inputs), columns) + penalty / 2 * head.weight.square().sum()
+        loss.backward()
+        return loss
+
+    optimiser.step(objective)
+    with torch.no_grad():
+        return classes[head(asked).argmax(dim=1)]
+
+
+def _frequent(answers: Tensor, classes: Sequence[str], count: int) -> list[dict[str, Any]]:
+    ids, times = answers.unique(return_counts=True)
+    order = times.argsort(descending=True, stable=True)[:count].tolist()
+    return [{"class": classes[int(ids[i])], "n": int(times[i])} for i in order]

@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from magnet.evaluation.errors import soft_rule
 from magnet.experiments.lab import ONLY_LAST, Lab
 from magnet.experiments.outcome import Outcome, Table, spread
 from magnet.training.config import TrainConfig
@@ -79,7 +78,7 @@ def _by_neighbours(lab: Lab, best: TrainConfig) -> dict[str, list[float | None]]
         rows = lab.held.indices("validation")
         queries, truth = run.embed(rows), lab.held.labels[rows]
         for count in L_VALUES:
-            rule = soft_rule(run.learner.method, "knc", run.index, None, run.bench.labels, count)
+            rule = run.learner.method.soft_rule("knc", run.index, None, run.bench.labels, count)
             found[str(count)].append(float((rule.predict(queries) != truth).double().mean()))
     return found
 

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from magnet.data import Dataset
-from magnet.evaluation.errors import soft_rule
-from magnet.evaluation.held_out import class_scores
 from magnet.experiments.outcome import DIVERGED
 from magnet.files import file_digest, lock, replacing
 from magnet.index import ClusterIndex
+from magnet.runs.calibrate import class_scores
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
 from magnet.training.data_record import read_start
 from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress
@@ -173,7 +172,7 @@ def top_classes(run: Run, labels: Tensor | None = None) -> dict[Rule, np.ndarray
     index = run.index
     if labels is not None:
         index = ClusterIndex.fit(run.references, train_labels, config.clusters_per_class, seed=config.seed)
-    rules = [soft_rule(method, rule, index, run.references, train_labels, config.neighbours) for rule in _soft()]
+    rules = [method.soft_rule(rule, index, run.references, train_labels, config.neighbours) for rule in _soft()]
     if labels is None:
         scores = class_scores(run, queries, *rules)
     else:

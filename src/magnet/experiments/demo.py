@@ -9,7 +9,7 @@ from rich.console import Console
 from torch import Tensor
 
 from magnet.data import Dataset, merge_classes
-from magnet.evaluation.errors import soft_rule, top_errors
+from magnet.evaluation.errors import top_errors
 from magnet.experiments.dynamics import mean_curve
 from magnet.index import ClusterIndex
 from magnet.report.curves import Curve
@@ -84,6 +84,6 @@ def _errors(run: Run, data: Dataset, labels: Tensor) -> dict[str, float]:
     rules: tuple[Literal["knc"], Literal["knn"]] = ("knc", "knn")
     errors: dict[str, float] = {}
     for name in rules:
-        rule = soft_rule(method, name, index, run.references, labels, config.neighbours)
+        rule = method.soft_rule(name, index, run.references, labels, config.neighbours)
         errors[name] = top_errors(rule.predict_log_proba(views), rule.classes, truth)["error"]
     return errors

@@ -15,8 +15,8 @@ import numpy as np
 
 from magnet.data import Dataset, merge_classes
 from magnet.data.groups import known_groups, merge_groups
+from magnet.evaluation.errors import linear_probe
 from magnet.evaluation.intervals import in_both, paired_interval, relative_interval
-from magnet.evaluation.probe import linear_probe
 from magnet.experiments.cache import RULE_NAMES, top_classes, wrong
 from magnet.experiments.lab import Lab, best_of
 from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, difference, pretty, seeds, share, spread

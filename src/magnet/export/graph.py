@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from magnet.evaluation.temperature import temper
+from magnet.evaluation.calibration import temper
 from magnet.export.model import Model
 
 OUTPUTS = ("representation", "probabilities", "cluster")

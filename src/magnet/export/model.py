@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from magnet.backbones import Backbone
 from magnet.classify import SoftNeighbours
 from magnet.errors import UserError
-from magnet.evaluation.held_out import novelty
-from magnet.evaluation.temperature import temper
+from magnet.evaluation.calibration import temper
 from magnet.export.answers import Answers, Found
 from magnet.export.description import Description
 from magnet.export.inputs import class_name, names_of, raw_batches
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
+from magnet.runs.calibrate import novelty
 from magnet.training.workbench import Views
 
 

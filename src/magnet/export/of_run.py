@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from magnet.errors import UserError
-from magnet.evaluation.evaluate import evaluate, plain_errors
 from magnet.export.description import Description, NetworkPart, ViewsPart, VotesPart
 from magnet.export.model import Model
+from magnet.runs.evaluate import evaluate, plain_errors
 
 if TYPE_CHECKING:
     from magnet.training.run import Run

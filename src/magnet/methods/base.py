@@ -7,11 +7,13 @@ label (`classifier`, `scaling`, `variance`, and `logits` for a method with a hea
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from magnet.classify import NearestClusters, SoftNeighbours
 from magnet.index import ClusterIndex
 
 Classifier = Literal["knc", "knn", "head"]
@@ -139,6 +141,51 @@ class Method(nn.Module):
     def logits(self, representations: Tensor) -> Tensor | None:
         """Scores (n, C) of the method's own head, if it has one."""
         return None
+
+    def soft_rule(
+        self,
+        name: Literal["knc", "knn"],
+        index: ClusterIndex,
+        references: Tensor | None,
+        labels: Tensor,
+        neighbours: int,
+    ) -> SoftNeighbours:
+        """kNC over the clusters of the training set or soft kNN over its examples, with one lengthscale for both.
+
+        That is the method's running variance, or the variance of the index for a method that keeps none.
+
+        Args:
+            name: which of the two.
+            index: the clusters.
+            references: (N, d) representations of the training set, with ``labels`` (N,); kNC does without.
+            neighbours: L.
+        """
+        if name == "knc":
+            return NearestClusters(index, neighbours, variance=self.variance, scaling=self.scaling)
+        assert references is not None
+        variance = self.variance if self.variance is not None else index.variance
+        variance = variance.clamp_min(torch.finfo(torch.float32).tiny)
+        return SoftNeighbours(references, labels, neighbours, variance=variance, scaling=self.scaling)
+
+    def own_rule(
+        self, index: ClusterIndex | None, references: Tensor | None, labels: Tensor, neighbours: int
+    ) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+        """The rule that the method is judged by: probabilities (n, C) of representations (n, d), and the classes (C,).
+
+        Arguments as of `soft_rule`; a head needs none of them.
+        """
+        if self.classifier == "head":
+            return self._head_probabilities, torch.arange(self.setting.classes)
+        assert index is not None
+        rule = self.soft_rule(self.classifier, index, references, labels, neighbours)
+        return rule.predict_proba, rule.classes
+
+    @torch.no_grad()
+    def _head_probabilities(self, representations: Tensor) -> Tensor:
+        device = next(chain(self.parameters(), self.buffers())).device
+        logits = self.logits(representations.to(device))
+        assert logits is not None
+        return logits.double().softmax(dim=1).cpu()
 
 
 def at_least_float32(x: Tensor) -> Tensor:

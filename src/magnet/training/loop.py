@@ -286,10 +286,8 @@ class Trainer:
                 self.learner, bench.data, mine, bench.views, device=self.fabric.device,
                 workers=bench.workers, report=lambda done, total: self.display.busy("validating", done, total),
             )  # fmt: skip
-        found = judge(
-            self.method, queries, bench.data.labels[mine], index=index, references=everything,
-            reference_labels=bench.labels, neighbours=config.neighbours, device=self.fabric.device,
-        )  # fmt: skip
+        rule = self.method.own_rule(index, everything, bench.labels, config.neighbours)
+        found = judge(*rule, queries, bench.data.labels[mine])
         if shared:
             sums = gather_rows(torch.tensor([found], dtype=torch.float64) * len(mine), self.world).sum(dim=0)
             found = Judged(*(sums / len(self.validation)).tolist())

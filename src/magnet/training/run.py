@@ -13,9 +13,8 @@ from torch import Tensor
 from magnet.classify import SoftNeighbours
 from magnet.data import Dataset
 from magnet.errors import UserError
-from magnet.evaluation.errors import soft_rule
-from magnet.evaluation.held_out import Calibration, calibrate
 from magnet.index import ClusterIndex
+from magnet.runs.calibrate import Calibration, calibrate
 from magnet.training.config import CONFIG, read_config
 from magnet.training.data_record import change_note, merge_again, merging_note, restore_parts
 from magnet.training.folder import find_checkpoint, load_learner, read_progress
@@ -131,8 +130,8 @@ class Run:
 
     def rule(self, name: Literal["knc", "knn"]) -> SoftNeighbours:
         """kNC over the clusters of the training part or soft kNN over its examples, with one lengthscale for both."""
-        return soft_rule(
-            self.learner.method, name, self.index, self.references, self.bench.labels, self.config.neighbours
+        return self.learner.method.soft_rule(
+            name, self.index, self.references, self.bench.labels, self.config.neighbours
         )
 
     @cached_property

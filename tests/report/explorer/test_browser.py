@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from magnet.evaluation.evaluate import evaluate
 from magnet.report.explorer.build import explore
+from magnet.runs.evaluate import evaluate
 from magnet.training.run import Run
 from report.explorer.browser import Page, colourful, start
 

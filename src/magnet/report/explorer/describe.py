@@ -7,13 +7,13 @@ import numpy as np
 import torch
 
 from magnet.data import Dataset
-from magnet.evaluation.evaluate import plain_errors
 from magnet.neighbours import nearest
 from magnet.report.explorer.answers import RULES, Answers
 from magnet.report.explorer.encode import Encoded, encode, encode_bits, encode_positions
 from magnet.report.explorer.moments import Moment
 from magnet.report.explorer.pictures import pictures
 from magnet.report.layout import Positions
+from magnet.runs.evaluate import plain_errors
 from magnet.training.folder import describe_checkpoint
 from magnet.training.run import Run
 

@@ -19,7 +19,7 @@ _FORMAT = 3
 class Findings:
     """Plain values only, as JSON holds them."""
 
-    evaluation: dict[str, Any]  # of `magnet.evaluation.evaluate.evaluate`, which keeps it itself
+    evaluation: dict[str, Any]  # of `magnet.runs.evaluate.evaluate`, which keeps it itself
     impostors: dict[str, list[dict[str, Any]]]  # of each of its worst classes: see `rivals`
     sigma: float  # the unit of their distances
     attributes: dict[str, Any] | None  # see `attribute_findings`; None: the data has none

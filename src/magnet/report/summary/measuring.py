@@ -13,10 +13,10 @@ from magnet.data import Dataset
 from magnet.data.attributes import Attributes
 from magnet.errors import UserError
 from magnet.evaluation.concentration import Concentration, attribute_concentration, concentration_within_classes
-from magnet.evaluation.evaluate import evaluate, seconds_of_evaluation
 from magnet.report.summary.findings import Findings
 from magnet.report.summary.rivals import rivals
 from magnet.report.summary.stories import Story
+from magnet.runs.evaluate import evaluate, seconds_of_evaluation
 from magnet.training.refresh import Report
 from magnet.training.run import Run
 

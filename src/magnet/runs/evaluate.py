@@ -5,25 +5,35 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
-from magnet.data import Dataset
-from magnet.evaluation.calibration import calibration_error
-from magnet.evaluation.confusion import worst_classes
-from magnet.evaluation.errors import top_errors
-from magnet.evaluation.held_out import Scores, class_scores
-from magnet.evaluation.matching import Matched, match, open_like
+from magnet.data import Dataset, open_data
+from magnet.errors import UserError
+from magnet.evaluation.calibration import calibration_error, temper
+from magnet.evaluation.errors import top_errors, worst_classes
 from magnet.evaluation.retrieval import retrieval
-from magnet.evaluation.temperature import temper
 from magnet.files import read_json, replacing
+from magnet.runs.calibrate import Scores, class_scores
+from magnet.training.data_record import merge_again, restore_parts
 from magnet.training.folder import describe_checkpoint
 from magnet.training.run import Run
 from magnet.training.workbench import absolute
 
 WORST = 10  # classes with the most errors that are listed
 FORMAT = 2  # of what is kept in a run: raised when the same run and data are given other numbers
+
+
+class Matched(NamedTuple):
+    """Examples to evaluate."""
+
+    data: Dataset
+    rows: Tensor  # (n,) ids into data
+    labels: Tensor  # (n,) classes as the run numbers them
+    left_out: int  # examples of the part whose class the run does not know
+    unknown: list[str]  # those classes
 
 
 def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test") -> dict[str, Any]:
@@ -68,6 +78,50 @@ def plain_errors(run: Run) -> dict[str, Any]:
 def seconds_of_evaluation(run: Run) -> float:
     """How long evaluating the run's own test part took, whenever that was; 0 if it is not known."""
     return float((_read(run, _name(run)) or {}).get("seconds", 0.0))
+
+
+def match(run: Run, data: Dataset, part: str) -> Matched:
+    """The examples of a part of the data whose class names the run knows, with the run's class ids."""
+    rows = data.indices(part)
+    if not len(rows):
+        raise UserError(f"{data.spec} has no {part} part; choose another with --part")
+    ids = {name: i for i, name in enumerate(run.classes)}
+    table = torch.tensor([ids.get(name, -1) for name in data.classes])
+    labels = table[data.labels[rows]]
+    known = labels >= 0
+    strange = data.labels[rows][~known].unique().tolist()
+    if not known.any():
+        raise UserError(
+            f"none of the {len(strange)} classes of {data.spec} is known to the run {run.folder}: "
+            f"it has {_some(data.classes)}; the run knows {_some(run.classes)}. Classes are matched by name"
+        )
+    return Matched(data, rows[known], labels[known], int((~known).sum()), [data.classes[c] for c in strange])
+
+
+def open_like(run: Run, spec: str) -> Dataset:
+    """Other data, opened for a run: of the same kind, split by the same seed, decoded for its image size."""
+    own = absolute(spec) == absolute(run.config.data)
+    validation = run.config.validation if own else 0.0
+    data = open_data(
+        spec,
+        seed=run.config.seed,
+        validation=validation,
+        on_bad_image=run.config.bad_images,
+        hash_images=run.config.hash_images,
+    )
+    data = merge_again(run.folder, data)
+    if own:
+        data = restore_parts(run.folder, data)
+    kind, shape = run.bench.data.kind, run.bench.data.shape
+    if data.kind != kind:
+        raise UserError(f"{spec} holds {data.kind}, but the run {run.folder} was trained on {kind}")
+    if kind == "images":
+        return data.with_image_size(run.config.image_size)
+    if data.shape != shape:
+        raise UserError(
+            f"{spec} holds vectors of {data.shape[0]} dimensions, but the run {run.folder} was trained on {shape[0]}"
+        )
+    return data
 
 
 def _name(run: Run) -> str:
@@ -155,3 +209,8 @@ def _judge(scores: Tensor, classes: Tensor, labels: Tensor, temperature: float) 
         "ece": calibration_error(raw, right),
         "ece_calibrated": calibration_error(calibrated, right),
     }
+
+
+def _some(names: list[str], count: int = 3) -> str:
+    more = f" and {len(names) - count} more" if len(names) > count else ""
+    return ", ".join(names[:count]) + more

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from magnet.classify import SoftNeighbours
-from magnet.evaluation.errors import soft_rule
-from magnet.evaluation.temperature import FOLDS, MANY, choose_temperature
+from magnet.evaluation.calibration import FOLDS, MANY, choose_temperature
 from magnet.files import read_json, replacing
 from magnet.index import ClusterIndex
 
@@ -115,7 +114,7 @@ def _folds(run: "Run") -> Iterator[_Held]:
         out = fold == number
         rest, owners = references[~out], labels[~out]
         index = ClusterIndex.fit(rest, owners, run.config.clusters_per_class, seed=run.config.seed)
-        rules = [soft_rule(method, name, index, rest, owners, run.config.neighbours) for name in ("knc", "knn")]
+        rules = [method.soft_rule(name, index, rest, owners, run.config.neighbours) for name in ("knc", "knn")]
         if out.any():
             yield _Held(references[out][:MANY], labels[out][:MANY], *rules)
 

@@ -2,8 +2,10 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
-from magnet.evaluation.evaluate import evaluate
+from magnet.runs.calibrate import FOLDS, deal
+from magnet.runs.evaluate import evaluate
 from magnet.training.config import TrainConfig
 from magnet.training.run import Run
 from magnet.training.train import train
@@ -34,12 +36,12 @@ def test_probabilities_mean_no_less_after_calibration_by_few_examples(tmp_path, 
 def test_the_numbers_are_kept_until_the_run_changes(tmp_path, monkeypatch):
     folder = short(tmp_path / "run")
     first = Run(folder).calibration
-    from magnet.evaluation import held_out
+    from magnet.runs import calibrate
 
-    monkeypatch.setattr(held_out, "_measure", lambda run: pytest.fail("measured again"))
+    monkeypatch.setattr(calibrate, "_measure", lambda run: pytest.fail("measured again"))
     assert Run(folder).calibration == first
     assert Run(folder, need_data=False).calibration == first
-    monkeypatch.setattr(held_out, "_measure", lambda run: first)
+    monkeypatch.setattr(calibrate, "_measure", lambda run: first)
     (file,) = (folder / "cache").glob("*.json")
     file.write_text("{")
     assert Run(folder).calibration == first
@@ -58,3 +60,13 @@ def test_classes_of_one_example_cannot_be_held_out(tmp_path):
     assert run.calibration.novelty_threshold is None
     judged = evaluate(run)["knc"]
     assert judged["ece"] == pytest.approx(judged["ece_calibrated"], abs=1e-5)
+
+
+def test_every_example_is_held_out_once_unless_it_is_alone():
+    labels = torch.tensor([0] * 11 + [1] * 2 + [2] + [4] * 5)
+    fold = deal(labels, 0)
+    assert fold[labels == 2].tolist() == [-1]
+    for c in (0, 1, 4):
+        counts = torch.bincount(fold[labels == c], minlength=FOLDS)
+        assert int(counts.max()) - int(counts.min()) <= 1
+        assert int(counts.max()) < int((labels == c).sum())

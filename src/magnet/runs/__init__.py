@@ -1,0 +1,1 @@
+"""Trained runs in use: calibrated by held-out examples, and evaluated."""
