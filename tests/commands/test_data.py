@@ -3,12 +3,12 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from magnet.data import sources
+from magnet.data import SOURCES
 
 
 def test_the_sets_are_listed(magnet):
     shown = magnet("data")
-    assert all(name in shown for name in sources.SOURCES)
+    assert all(name in shown for name in SOURCES)
     assert "7,349" in shown
 
 

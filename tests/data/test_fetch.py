@@ -8,8 +8,9 @@ import threading
 
 import pytest
 
+from magnet.data.benchmarks import SOURCES
+from magnet.data.benchmarks.source import Archive, Source
 from magnet.data.fetch import fetch
-from magnet.data.sources import SOURCES, Archive, Source
 from magnet.errors import UserError
 
 

@@ -8,7 +8,8 @@ import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from magnet.data.sources import SOURCES, Archive, Source
+from magnet.data.benchmarks import SOURCES
+from magnet.data.benchmarks.source import Archive, Source
 from magnet.errors import UserError, did_you_mean
 
 Progress = Callable[[str, int, int], None]

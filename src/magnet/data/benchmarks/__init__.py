@@ -1,21 +1,31 @@
-"""Readers of the benchmark sets, each in the layout in which its makers publish it."""
+"""The benchmark sets: a file each, with its reader, in the layout in which its makers publish it, and its source."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from magnet.data.benchmarks.cub import list_cub
-from magnet.data.benchmarks.dogs import list_dogs
-from magnet.data.benchmarks.fashion_mnist import list_fashion_mnist
-from magnet.data.benchmarks.flowers import list_flowers
-from magnet.data.benchmarks.imagenet_attributes import list_imagenet_attributes
-from magnet.data.benchmarks.pets import list_pets
+from magnet.data.benchmarks import cub, digits, dogs, fashion_mnist, flowers, imagenet_attributes, pets
+from magnet.data.benchmarks.source import Source
 from magnet.data.listings import Listing
 
 READERS: dict[str, Callable[[Path], Listing]] = {
-    "pets": list_pets,
-    "flowers": list_flowers,
-    "dogs": list_dogs,
-    "cub": list_cub,
-    "fashion-mnist": list_fashion_mnist,
-    "imagenet-attributes": list_imagenet_attributes,
+    "pets": pets.list_pets,
+    "flowers": flowers.list_flowers,
+    "dogs": dogs.list_dogs,
+    "cub": cub.list_cub,
+    "fashion-mnist": fashion_mnist.list_fashion_mnist,
+    "imagenet-attributes": imagenet_attributes.list_imagenet_attributes,
 }
+SOURCES: dict[str, Source] = {
+    module.SOURCE.name: module.SOURCE
+    for module in (digits, pets, flowers, dogs, cub, fashion_mnist, imagenet_attributes)
+}
+
+
+def describe() -> list[dict[str, str | int]]:
+    """One row a named set, for a table: name, title, classes, images, layout, licence, url.
+
+    >>> [(row["name"], row["classes"]) for row in describe()][:2]
+    [('digits', 10), ('pets', 37)]
+    """
+    keys = ("name", "title", "classes", "images", "layout", "licence", "url")
+    return [{key: getattr(source, key) for key in keys} for source in SOURCES.values()]

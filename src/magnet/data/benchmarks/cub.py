@@ -7,9 +7,31 @@ from pathlib import Path
 import numpy as np
 
 from magnet.data.attributes import Attributes, from_classes
-from magnet.data.benchmarks.layout import read_lines, require_images, require_pieces
+from magnet.data.benchmarks.source import Archive, Source, read_lines, require_images, require_pieces
 from magnet.data.listings import Listing
 from magnet.errors import UserError
+
+SOURCE = Source(
+    name="cub",
+    title="Caltech-UCSD Birds-200-2011",
+    classes=200,
+    images=11_788,
+    layout="CUB_200_2011/: images/, images.txt, image_class_labels.txt, train_test_split.txt, classes.txt, attributes/",
+    licence="none stated; non-commercial research",
+    url="https://www.vision.caltech.edu/datasets/cub_200_2011/",
+    archives=(
+        Archive.at(
+            ("https://data.caltech.edu/records/65de6-vp158/files",),
+            "CUB_200_2011.tgz",
+            "md5:97eceeb196236b17998738112f37df78",
+            "images",
+            "images.txt",
+            "image_class_labels.txt",
+            "train_test_split.txt",
+            "classes.txt",
+        ),
+    ),
+)
 
 NOT_VISIBLE = 1  # the certainty with which an annotator says that the part cannot be seen
 
@@ -17,7 +39,7 @@ NOT_VISIBLE = 1  # the certainty with which an annotator says that the part cann
 def list_cub(folder: Path) -> Listing:
     """Text tables keyed by image id; ``folder`` is CUB_200_2011 or the folder that holds it."""
     base = folder / "CUB_200_2011" if (folder / "CUB_200_2011").is_dir() else folder
-    require_pieces("cub", base)
+    require_pieces(SOURCE, base)
     ids, names = zip(*read_lines("cub", base / "images.txt", 2), strict=True)
     class_ids, classes = zip(*read_lines("cub", base / "classes.txt", 2), strict=True)
     label_of = dict(read_lines("cub", base / "image_class_labels.txt", 2))
@@ -29,7 +51,7 @@ def list_cub(folder: Path) -> Listing:
     except KeyError as error:
         raise UserError(f"cub: the tables in {base} do not agree: id {error} is missing in one of them.") from None
     files = [base / "images" / name for name in names]
-    require_images("cub", base, files)
+    require_images(SOURCE, base, files)
     return Listing(
         name="cub",
         content=files,

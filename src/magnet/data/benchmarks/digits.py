@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from magnet.data.benchmarks.source import Source
 from magnet.data.listings import Listing
+
+SOURCE = Source(
+    name="digits",
+    title="Handwritten digits, 64-dimensional vectors",
+    classes=10,
+    images=1_797,
+    layout="written without a folder",
+    licence="CC BY 4.0",
+    url="https://scikit-learn.org/stable/datasets/toy_dataset.html",
+    ask="it comes with scikit-learn; use it as --data digits.",
+)
 
 
 def list_digits() -> Listing:

@@ -6,13 +6,40 @@ from pathlib import Path
 
 import numpy as np
 
-from magnet.data.benchmarks.layout import read_mat, require_images, require_pieces
+from magnet.data.benchmarks.source import Archive, Source, read_mat, require_images, require_pieces
 from magnet.data.listings import Listing
+
+_PLACES = ("http://vision.stanford.edu/aditya86/ImageNetDogs",)
+SOURCE = Source(
+    name="dogs",
+    title="Stanford Dogs",
+    classes=120,
+    images=20_580,
+    layout="Images/, train_list.mat, test_list.mat",
+    licence="none stated; images of ImageNet, research only",
+    url="http://vision.stanford.edu/aditya86/ImageNetDogs/",
+    archives=(
+        # The site states no checksums; these are those that TensorFlow Datasets has on record.
+        Archive.at(
+            _PLACES,
+            "images.tar",
+            "sha256:a443fc2f9a851aa1a7b8e4fa4af94b8459fce2c9f5a2f4dd4669cf9673a4ec58",
+            "Images",
+        ),
+        Archive.at(
+            _PLACES,
+            "lists.tar",
+            "sha256:34b47cacd9a98b5d150e084f24d29391c084c55272295ec65c85651bc35f4d6c",
+            "train_list.mat",
+            "test_list.mat",
+        ),
+    ),
+)
 
 
 def list_dogs(folder: Path) -> Listing:
     """train_list.mat and test_list.mat: file_list, paths below Images/, and labels from 1."""
-    require_pieces("dogs", folder)
+    require_pieces(SOURCE, folder)
     names: list[str] = []
     labels: list[np.ndarray] = []
     split: list[np.ndarray] = []
@@ -26,7 +53,7 @@ def list_dogs(folder: Path) -> Listing:
     # n02085620-Chihuahua/n02085620_5927.jpg: the class is named by its folder.
     named = {int(label): name.split("/")[0].partition("-")[2] for name, label in zip(names, ids, strict=True)}
     files = [folder / "Images" / name for name in names]
-    require_images("dogs", folder, files)
+    require_images(SOURCE, folder, files)
     return Listing(
         name="dogs",
         content=files,

@@ -9,9 +9,29 @@ from pathlib import Path
 
 import numpy as np
 
-from magnet.data.benchmarks.layout import require_pieces
+from magnet.data.benchmarks.source import Archive, Source, require_pieces
 from magnet.data.listings import Listing
 from magnet.errors import UserError
+
+_PLACES = (
+    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+)
+SOURCE = Source(
+    name="fashion-mnist",
+    title="Fashion-MNIST",
+    classes=10,
+    images=70_000,
+    layout="train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, and the same of t10k",
+    licence="MIT",
+    url="https://github.com/zalandoresearch/fashion-mnist",
+    archives=(
+        Archive.at(_PLACES, "train-images-idx3-ubyte.gz", "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        Archive.at(_PLACES, "train-labels-idx1-ubyte.gz", "md5:25c81989df183df01b3e8a0aad5dffbe"),
+        Archive.at(_PLACES, "t10k-images-idx3-ubyte.gz", "md5:bef4ecab320f06d8554ea6380940ec79"),
+        Archive.at(_PLACES, "t10k-labels-idx1-ubyte.gz", "md5:bb300cfdad3c16e7a12a480ee83cd310"),
+    ),
+)
 
 CLASSES = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
 UNSIGNED_BYTE = 8
@@ -19,7 +39,7 @@ UNSIGNED_BYTE = 8
 
 def list_fashion_mnist(folder: Path) -> Listing:
     """60,000 grey images of 28 x 28 for training and 10,000 for test."""
-    require_pieces("fashion-mnist", folder)
+    require_pieces(SOURCE, folder)
     images = [read_idx(folder / f"{part}-images-idx3-ubyte.gz", 3) for part in ("train", "t10k")]
     labels = [read_idx(folder / f"{part}-labels-idx1-ubyte.gz", 1) for part in ("train", "t10k")]
     for some, theirs in zip(images, labels, strict=True):

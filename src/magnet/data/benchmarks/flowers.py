@@ -6,9 +6,25 @@ from pathlib import Path
 
 import numpy as np
 
-from magnet.data.benchmarks.layout import read_mat, require_images, require_pieces
+from magnet.data.benchmarks.source import Archive, Source, read_mat, require_images, require_pieces
 from magnet.data.listings import Listing
 from magnet.errors import UserError
+
+_PLACES = ("https://www.robots.ox.ac.uk/~vgg/data/flowers/102",)
+SOURCE = Source(
+    name="flowers",
+    title="Oxford 102 Flowers",
+    classes=102,
+    images=8_189,
+    layout="jpg/, setid.mat, imagelabels.mat",
+    licence="none stated",
+    url="https://www.robots.ox.ac.uk/~vgg/data/flowers/102/",
+    archives=(
+        Archive.at(_PLACES, "102flowers.tgz", "md5:52808999861908f626f3c1f4e79d11fa", "jpg"),
+        Archive.at(_PLACES, "setid.mat", "md5:a5357ecc9cb78c4bef273ce3793fc85c"),
+        Archive.at(_PLACES, "imagelabels.mat", "md5:e0620be6f572b9609742df49c70aed4d"),
+    ),
+)
 
 # The archive numbers its classes; these are their names in that order.
 NAMES = """
@@ -31,7 +47,7 @@ CLASSES = [name.strip() for name in NAMES.split(",")]
 
 def list_flowers(folder: Path) -> Listing:
     """imagelabels.mat: the class of jpg/image_00001.jpg and so on; setid.mat: which of them are in which part."""
-    require_pieces("flowers", folder)
+    require_pieces(SOURCE, folder)
     (labels,) = read_mat(folder / "imagelabels.mat", "labels")
     labels = np.atleast_1d(labels).astype(np.int64) - 1
     split = np.full(len(labels), -1, dtype=np.int8)
@@ -45,5 +61,5 @@ def list_flowers(folder: Path) -> Listing:
     files = [folder / "jpg" / f"image_{i + 1:05d}.jpg" for i in range(len(labels))]
     listing = Listing("flowers", files, labels, CLASSES, [f"jpg/{file.name}" for file in files], split)
     listing = listing.keep(np.flatnonzero(split >= 0))
-    require_images("flowers", folder, (Path(file) for file in listing.content))
+    require_images(SOURCE, folder, (Path(file) for file in listing.content))
     return listing

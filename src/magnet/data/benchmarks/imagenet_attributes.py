@@ -13,10 +13,26 @@ from pathlib import Path
 import numpy as np
 
 from magnet.data.attributes import Attributes
-from magnet.data.benchmarks.layout import incomplete, read_mat
+from magnet.data.benchmarks.source import Source, incomplete, read_mat
 from magnet.data.images import is_image
 from magnet.data.listings import Listing
 from magnet.errors import UserError
+
+SOURCE = Source(
+    name="imagenet-attributes",
+    title="ImageNet Attributes (90 classes of ImageNet with the Object Attributes annotations)",
+    classes=90,
+    images=116_236,
+    layout="the class folders of ImageNet's training set (n01693334/, ... also under train/), attrann.mat; where it is "
+    "there, val/ as the test part (class folders, or flat with ILSVRC2012_devkit_t12/)",
+    licence="ImageNet's terms: non-commercial research",
+    url="https://image-net.org/download.php",
+    ask=(
+        "ImageNet may not be passed on: ask for ILSVRC2012_img_train.tar and for the attribute annotations "
+        "(attrann.mat) with an account at https://image-net.org/download.php, and put attrann.mat beside the "
+        "class folders."
+    ),
+)
 
 LISTED = """
 n01693334 n01773549 n01773797 n01796340 n01872401 n01873310 n01882714 n01883070 n02071294 n02074367
@@ -40,7 +56,7 @@ def list_imagenet_attributes(folder: Path) -> Listing:
     if missing or annotations is None:
         more = [f"and {len(missing) - 3} more of {len(WNIDS)} class folders"] if len(missing) > 3 else []
         absent = ["attrann.mat"] if annotations is None else []
-        raise incomplete("imagenet-attributes", folder, absent + missing[:3] + more)
+        raise incomplete(SOURCE, folder, absent + missing[:3] + more)
     listed = _sorted_by_class(train)
     names = [f"{file.parent.name}/{file.name}" for file, _ in listed]
     split = None

@@ -6,14 +6,35 @@ from pathlib import Path
 
 import numpy as np
 
-from magnet.data.benchmarks.layout import read_lines, require_images, require_pieces
+from magnet.data.benchmarks.source import Archive, Source, read_lines, require_images, require_pieces
 from magnet.data.listings import Listing
 from magnet.errors import UserError
+
+_PLACES = ("https://thor.robots.ox.ac.uk/~vgg/data/pets", "https://www.robots.ox.ac.uk/~vgg/data/pets/data")
+SOURCE = Source(
+    name="pets",
+    title="Oxford-IIIT Pet",
+    classes=37,
+    images=7_349,
+    layout="images/, annotations/trainval.txt, annotations/test.txt",
+    licence="CC BY-SA 4.0; the photographs remain their owners'",
+    url="https://www.robots.ox.ac.uk/~vgg/data/pets/",
+    archives=(
+        Archive.at(_PLACES, "images.tar.gz", "md5:5c4f3ee8e5d25df40f4fd59a7f44e54c", "images"),
+        Archive.at(
+            _PLACES,
+            "annotations.tar.gz",
+            "md5:95a8c909bbe2e81eed6a22bccdf3f68f",
+            "annotations/trainval.txt",
+            "annotations/test.txt",
+        ),
+    ),
+)
 
 
 def list_pets(folder: Path) -> Listing:
     """annotations/trainval.txt and test.txt: lines of image, class id from 1, species, breed id."""
-    require_pieces("pets", folder)
+    require_pieces(SOURCE, folder)
     rows = [
         (image, int(label) - 1, part)
         for file, part in (("trainval", 0), ("test", 2))
@@ -24,7 +45,7 @@ def list_pets(folder: Path) -> Listing:
     if sorted(named) != list(range(len(named))):
         raise UserError(f"pets: the class ids in {folder / 'annotations'} are not 1..{len(named)}.")
     files = [folder / "images" / f"{image}.jpg" for image, _, _ in rows]
-    require_images("pets", folder, files)
+    require_images(SOURCE, folder, files)
     return Listing(
         name="pets",
         content=files,

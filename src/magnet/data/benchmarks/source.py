@@ -1,29 +1,66 @@
-"""Is everything there? What is not is reported file by file, with where to get it."""
+"""What the readers of benchmark sets share: where a set comes from, whether all of it is there, and its tables.
+
+What is missing is reported file by file, with where to get it.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from magnet.data.sources import SOURCES
 from magnet.errors import UserError
 
 
-def require_pieces(name: str, folder: Path) -> None:
-    """All pieces of the official layout of the set ``name`` must be in ``folder``."""
+@dataclass(frozen=True)
+class Archive:
+    """An official file: where it is, its checksum as "algorithm:hex", and the pieces of the layout it holds."""
+
+    urls: tuple[str, ...]
+    known_hash: str | None
+    holds: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        """The file's own name."""
+        return self.urls[0].rsplit("/", 1)[-1].split("?")[0]
+
+    @classmethod
+    def at(cls, places: Sequence[str], file: str, known_hash: str, *holds: str) -> Archive:
+        """The same file at several places; it is itself the piece of the layout unless ``holds`` names others."""
+        return cls(tuple(f"{place}/{file}" for place in places), known_hash, holds or (file,))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A named set, for people and for `fetch`. ``url`` is its home page."""
+
+    name: str
+    title: str
+    classes: int
+    images: int
+    layout: str
+    licence: str
+    url: str
+    archives: tuple[Archive, ...] = ()
+    ask: str = ""  # how to get it where it cannot be fetched
+
+
+def require_pieces(source: Source, folder: Path) -> None:
+    """All pieces of the official layout of a set must be in ``folder``."""
     missing = [
         f"{piece}  (in {archive.file}, {archive.urls[0]})"
-        for archive in SOURCES[name].archives
+        for archive in source.archives
         for piece in archive.holds
         if not (folder / piece).exists()
     ]
     if missing:
-        raise incomplete(name, folder, missing)
+        raise incomplete(source, folder, missing)
 
 
-def require_images(name: str, folder: Path, files: Iterable[Path]) -> None:
+def require_images(source: Source, folder: Path, files: Iterable[Path]) -> None:
     """All listed images must be there. Folders are listed once, which is faster than asking for each file."""
     seen: dict[str, set[str]] = {}
     missing = []
@@ -37,7 +74,7 @@ def require_images(name: str, folder: Path, files: Iterable[Path]) -> None:
             missing.append(str(file.relative_to(folder)))
     if missing:
         more = [f"and {len(missing) - 3} more of {count} images"] if len(missing) > 3 else []
-        raise incomplete(name, folder, missing[:3] + more)
+        raise incomplete(source, folder, missing[:3] + more)
 
 
 def read_lines(name: str, file: Path, fields: int) -> list[list[str]]:
@@ -66,8 +103,7 @@ def read_mat(file: Path, *keys: str) -> list[Any]:
     return [found[key] for key in keys]
 
 
-def incomplete(name: str, folder: Path, missing: list[str]) -> UserError:
+def incomplete(source: Source, folder: Path, missing: list[str]) -> UserError:
     """The error for a set of which pieces are missing."""
-    source = SOURCES[name]
-    how = source.ask or f"Get it with: magnet data fetch {name} --to {folder}   (or from {source.url})"
-    return UserError(f"{name}:{folder} is incomplete; missing:\n  " + "\n  ".join(missing) + f"\n{how}")
+    how = source.ask or f"Get it with: magnet data fetch {source.name} --to {folder}   (or from {source.url})"
+    return UserError(f"{source.name}:{folder} is incomplete; missing:\n  " + "\n  ".join(missing) + f"\n{how}")
