@@ -7,9 +7,8 @@ import sys
 import pytest
 
 from magnet.bench import PARTS, measurement
-from magnet.bench.measurement import Measurement, compare, duration, peak_memory, run_child
+from magnet.bench.measurement import Measurement, compare, duration, peak_memory, run_child, stamp
 from magnet.bench.results import as_table, read_results, write_results, write_tables
-from magnet.bench.stamp import stamp
 from magnet.cli import main
 from magnet.errors import UserError
 

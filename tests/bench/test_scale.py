@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from magnet.bench import clusters, evaluation, growth, impostors
-from magnet.bench.resident import added_memory
+from magnet.bench.measurement import added_memory
 
 pytest.importorskip("faiss")
 

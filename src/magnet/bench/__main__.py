@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from magnet.bench import measure
-from magnet.bench.stamp import stamp
+from magnet.bench.measurement import stamp
 
 
 def main(part: str, file: str) -> None:

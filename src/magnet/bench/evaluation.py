@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from magnet.bench.measurement import Measurement, Timed, duration, run_child, seconds
-from magnet.bench.resident import added_memory
+from magnet.bench.measurement import Measurement, Timed, added_memory, duration, run_child, seconds
 from magnet.classify import NearestClusters, SoftNeighbours
 from magnet.evaluation.retrieval import retrieval
 from magnet.index import ClusterIndex

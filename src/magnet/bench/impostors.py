@@ -8,8 +8,7 @@ from collections.abc import Callable
 import torch
 
 from magnet.approximate import impostors_by_lists
-from magnet.bench.measurement import Measurement, compare, duration, run_child, seconds
-from magnet.bench.resident import added_memory
+from magnet.bench.measurement import Measurement, added_memory, compare, duration, run_child, seconds
 from magnet.index import ClusterIndex
 
 CLUSTERS, DIM, WANTED, PER_CLASS, TIMED, CHECKED = 100_000, 128, 11, 10, 5_000, 4_000

@@ -1,7 +1,11 @@
-"""A measurement, and how two things are timed fairly: in turns, many times, as the median of ratios."""
+"""A measurement: how two things are timed fairly (in turns, many times, as the median of ratios), what memory some
+work adds, and the stamp that says where and with what it was measured.
+"""
 
+import ctypes
 import json
 import os
+import platform
 import resource
 import statistics
 import subprocess
@@ -9,8 +13,13 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+PACKAGES = ("magnet", "torch", "numpy", "scikit-learn", "faiss-cpu", "pytorch-metric-learning", "lightning-fabric")
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 @dataclass(frozen=True)
@@ -118,13 +127,35 @@ def run_child(module: str, *arguments: object, **environment: str) -> dict[str, 
 def peak_memory() -> int:
     """The most memory that this process has held, in bytes."""
     # ru_maxrss of a child starts at what its parent held; Linux also counts from the start of this program.
-    status = Path("/proc/self/status")
-    if status.exists():
-        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    if _STATUS.exists():
+        fields = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
         if "VmHWM" in fields:
             return int(fields["VmHWM"].split()[0]) * 1024
     found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return found if sys.platform == "darwin" else found * 1024
+
+
+def added_memory(work: Callable[[], object]) -> int:
+    """The peak while ``work`` runs above what was held before it, in bytes.
+
+    What was freed on the way here must not hide what the work takes: memory that the allocator has kept for later is
+    given back first, and the system's peak is set back.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+    if trim is not None:
+        trim(0)
+    held = resident()
+    _RESET.write_text("5")
+    if peak_memory() > held + 2**24:
+        raise RuntimeError(f"the peak was not set back: {peak_memory()} bytes, with {held} held now")
+    work()
+    return peak_memory() - held
+
+
+def resident() -> int:
+    """The memory that this process holds now, in bytes."""
+    fields = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
+    return int(fields["VmRSS"].split()[0]) * 1024
 
 
 def duration(time: float) -> str:
@@ -133,3 +164,33 @@ def duration(time: float) -> str:
         if time >= size:
             return f"{time / size:.3g} {unit}" if time < 1000 * size else f"{time / size:.0f} {unit}"
     return f"{time * 1e6:.3g} µs"
+
+
+def stamp() -> dict[str, Any]:
+    """Date, versions, processor and threads."""
+    import torch
+
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "versions": {name: found for name in PACKAGES if (found := _version(name))},
+        "cpu": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    listing = Path("/proc/cpuinfo")
+    if listing.exists():
+        for line in listing.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
