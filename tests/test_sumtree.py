@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from magnet.sumtree import SumTree
+from magnet._sumtree import SumTree
 
 
 def entry_at(weights, point):

@@ -13,10 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from magnet._kmeans import cluster_block
 from magnet.checks import check_ids, check_positive, check_representations
 from magnet.grouping import distinct, order_by_group
-from magnet.kmeans import cluster_block
-from magnet.streams import streams, uniform
 from magnet.workers import spread, threads, unlocked
 
 ClustersPerClass = int | Sequence[int] | Mapping[int, int]
@@ -24,6 +23,11 @@ ClustersPerClass = int | Sequence[int] | Mapping[int, int]
 BLOCK_ELEMENTS = 2**20  # numbers in a padded block: 4 MB of float32
 FEW = 8  # blocks; where there would be fewer, smaller ones are made, so that several threads end at about the same time
 PADDING = 1.5  # how much larger the largest class of a block may be than its smallest
+
+# The constants of splitmix64, as signed numbers.
+_GOLDEN = 0x9E3779B97F4A7C15 - 2**64
+_FIRST = 0xBF58476D1CE4E5B9 - 2**64
+_SECOND = 0x94D049BB133111EB - 2**64
 
 
 class KMeansResult(NamedTuple):
@@ -85,7 +89,7 @@ def _cluster(
         points, real, rows, origin = stack(x, order, starts[block], sizes[block])  # noqa: F821 (deleted when all is done)
         asked = wanted[block]
         trials = 2 + asked.log().long()
-        draws = uniform(streams(seed, classes[block], restarts), int(asked.max()), int(trials.max()))
+        draws = _uniform(_streams(seed, classes[block], restarts), int(asked.max()), int(trials.max()))
         best = work(points, real, asked, trials, draws, max_iterations)
         if bool(real.all()):
             local[rows.flatten()] = best.assignments.flatten()
@@ -170,3 +174,23 @@ def _wanted(clusters_per_class: ClustersPerClass, classes: Tensor) -> Tensor:
     if wrong:
         raise ValueError(f"clusters_per_class must be whole numbers >= 1; found {wrong[0]!r}")
     return torch.tensor([int(k) for k in wanted]).expand(len(classes))
+
+
+def _streams(seed: int, labels: Tensor, restarts: int) -> Tensor:
+    """The keys of one random stream for each label (G,) and restart: (G, restarts)."""
+    keys = _hash(labels + _hash(torch.tensor(seed, device=labels.device)))
+    return _hash(keys[:, None] + torch.arange(restarts, device=keys.device))
+
+
+def _uniform(keys: Tensor, steps: int, count: int) -> Tensor:
+    """Numbers in [0, 1) of each stream (..., steps, count), float64: a function of the key, the step and the place."""
+    places = torch.arange(count, device=keys.device) + (torch.arange(steps, device=keys.device)[:, None] << 20)
+    return (_hash(keys[..., None, None] + _hash(places)) & (2**53 - 1)).double() * 2.0**-53
+
+
+def _hash(x: Tensor) -> Tensor:
+    """The finaliser of splitmix64 on int64 tensors; products wrap around, shifts fill with zeros."""
+    x = x.long() + _GOLDEN
+    for multiplier, shift in ((_FIRST, 30), (_SECOND, 27)):
+        x = (x ^ (x >> shift & (1 << 64 - shift) - 1)) * multiplier
+    return x ^ (x >> 31 & (1 << 33) - 1)

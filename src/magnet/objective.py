@@ -7,17 +7,26 @@ For a representation r of cluster mu(r) and class C(r), with s the scaling,
 
 which is the paper's -log of a ratio, written so that it neither overflows nor saturates. `magnet_loss` takes the
 clusters from a batch (the stochastic objective, section 3.2), `magnet_objective` from a whole index (equation 4).
+
+In a batch, |r - m_c|^2 cancels between a row's own mean m_c and an impostor's m_j: with f = s / (2 sigma^2) and
+s_j = 2 (r - m_c).m_j - |m_j - m_c|^2,
+
+    |r - m_c|^2 - |r - m_j|^2 = s_j - s_c        so that        loss(r) = { alpha + log sum_j exp(f (s_j - s_c)) }_+
+
+Nothing in s_j is as large as |m_j|^2, so that clusters which overlap far from the mean of the batch keep their digits.
+`terms` is the one place where this is computed; its gradient is written out in `magnet._gradient`.
 """
 
 import math
-from typing import Literal, NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from magnet._gradient import Number, Options, Parts, gradient, number
+from magnet._membership import Batch, membership
 from magnet.checks import SIZES, check_ids, check_positive, check_representations, check_variance, reads_are_free
-from magnet.closed_form import Options, Terms, full_precision, rounding_level, terms
-from magnet.membership import membership
 from magnet.neighbours import squared_distances
 
 OwnMean = Literal["batch", "leave-one-out"]
@@ -75,12 +84,12 @@ def magnet_loss(
         variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
     batch = membership(clusters, labels, neighbourhoods, r.dtype)
     options = Options(alpha, scaling, own_mean == "leave-one-out")
-    with full_precision(r):
+    with _full_precision(r):
         # A compiler makes its own gradient, and torch.func its own kind of it.
         if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
             output = MagnetOutput(*terms(r, batch, options, variance)[:3])
         else:
-            output = MagnetOutput(*Terms.apply(r, batch, options, variance))  # type: ignore[no-untyped-call]
+            output = MagnetOutput(*_Terms.apply(r, batch, options, variance))  # type: ignore[no-untyped-call]
     if reads_are_free(r):  # a closer look, where a look is free
         used = output.variance.item()
         if not (math.isfinite(output.loss.item()) and SIZES[r.dtype][0] ** 2 < used < math.inf):
@@ -145,7 +154,7 @@ def magnet_objective(
         own = (r - mu[assignments]).square().sum(dim=1)
         if variance is None:
             variance = torch.maximum(
-                own.sum() / max(len(r) - 1, 1), rounding_level(r.detach().square().sum(dim=1).mean(), r.dtype)
+                own.sum() / max(len(r) - 1, 1), _rounding_level(r.detach().square().sum(dim=1).mean(), r.dtype)
             )
         variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
         per_example = torch.cat(
@@ -160,6 +169,38 @@ def magnet_objective(
             ]
         )
         return MagnetOutput(per_example.mean(), per_example, variance)
+
+
+def terms(r: Tensor, batch: Batch, options: Options, variance: Tensor | None, *, floats: bool = False) -> Parts:
+    """The objective (section 3.2) of representations r (B, d), not in half precision.
+
+    With ``floats`` the variance is one, and autograd does not see it.
+    """
+    member, average, hidden, further = batch
+    # Everything is invariant to translation; in a centred batch, products lose no digits.
+    r = r - r.detach().mean(dim=0)
+    means = average @ r
+    offsets = torch.addmm(r, member, means, alpha=-1)
+    estimate = number(_squares(offsets), floats) / max(len(r) - 1, 1)
+    if variance is None:
+        spread = number(_squares(r.detach()), floats) / len(r)
+        used = _at_least(estimate, _rounding_level(spread, r.dtype))
+    else:
+        used = number(variance, floats)
+    factor = options.scaling / 2 / used
+    apart = squared_distances(means).to(r.dtype)  # (J, J)
+    scores = torch.addmm(member @ apart, offsets, means.T, beta=-1, alpha=2)
+    scaled = scores * factor
+    # A finite stand-in for -inf: a row without impostors has a loss and a gradient of zero, not NaN.
+    logits = scaled.masked_fill(hidden, torch.finfo(r.dtype).min / 4)
+    shares = torch.softmax(logits, dim=1)
+    # logsumexp(logits): the largest share, which is never small, is exp(largest logit - logsumexp).
+    others = logits.amax(dim=1) - shares.amax(dim=1).log()
+    gap = others - (scaled * member).sum(dim=1) + options.alpha
+    if options.leave_one_out:
+        gap = gap + (factor * further) * offsets.square().sum(dim=1)
+    per_example = torch.relu(gap)
+    return Parts(per_example.mean(), per_example, used, estimate, means, r, offsets, scores, shares)
 
 
 class MagnetLoss(nn.Module):
@@ -208,6 +249,78 @@ class MagnetLoss(nn.Module):
     def extra_repr(self) -> str:
         """What ``print(module)`` shows."""
         return f"alpha={self.alpha}, scaling={self.scaling}, own_mean={self.own_mean!r}"
+
+
+class _Terms(torch.autograd.Function):
+    """(loss, per_example, variance) of `terms`, with the gradient written out."""
+
+    @staticmethod
+    def forward(ctx: Any, r: Tensor, batch: Batch, options: Options, variance: Tensor | None) -> Any:
+        """The objective; what the gradient needs is kept."""
+        parts = terms(r, batch, options, variance, floats=reads_are_free(r))
+        ctx.save_for_backward(r, variance, *batch, *(part if isinstance(part, Tensor) else None for part in parts))
+        ctx.floats, ctx.options = (parts.variance, parts.estimate), options
+        ctx.set_materialize_grads(False)
+        return parts.loss, parts.per_example, torch.as_tensor(parts.variance, dtype=r.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, d_loss: Tensor | None, d_each: Tensor | None, d_variance: Tensor | None) -> Any:
+        """Gradients of the representations and of a variance that was given."""
+        r, given, *kept = ctx.saved_tensors
+        batch, parts = Batch(*kept[:4]), Parts(*kept[4:])
+        with _full_precision(r):
+            if torch.is_grad_enabled():  # somebody is going to differentiate the gradient
+                return _differentiable(r, batch, ctx.options, given, [d_loss, d_each, d_variance])
+            floats = parts.variance is None
+            if floats:
+                parts = parts._replace(variance=ctx.floats[0], estimate=ctx.floats[1])
+            upstream = 0.0 if d_loss is None else number(d_loss, floats) / len(r)
+            if d_each is not None:
+                upstream = upstream + d_each
+            outside = 0.0 if d_variance is None else number(d_variance, floats)
+            found = gradient(parts, batch, ctx.options, upstream, outside, given is not None)
+            return found[0], None, None, None if given is None else torch.as_tensor(found[1], dtype=r.dtype)
+
+
+def _differentiable(
+    r: Tensor, batch: Batch, options: Options, given: Tensor | None, upstream: list[Tensor | None]
+) -> tuple[Tensor | None, None, None, Tensor | None]:
+    """The same gradients by autograd, which can be differentiated again."""
+    outputs = terms(r, batch, options, given)[:3]
+    pairs = [(x, dx) for x, dx in zip(outputs, upstream, strict=True) if dx is not None and x.requires_grad]
+    inputs = [x for x in (r, given) if x is not None and x.requires_grad]
+    found = torch.autograd.grad(
+        [x for x, _ in pairs], inputs, [dx for _, dx in pairs], create_graph=True, allow_unused=True
+    )
+    gradients = {id(x): dx for x, dx in zip(inputs, found, strict=True)}
+    return gradients.get(id(r)), None, None, gradients.get(id(given))
+
+
+def _rounding_level(spread: Number, dtype: torch.dtype) -> Number:
+    """The smallest variance told apart from zero, from the mean |r|^2 of a centred batch.
+
+    A row is some units in the last place from its mean, even where it should sit on it.
+    """
+    info = torch.finfo(dtype)
+    return _at_least((32 * info.eps) ** 2 * spread, 2**20 * info.tiny)
+
+
+def _at_least(x: Number, least: Number) -> Number:
+    return x.clamp(min=least) if isinstance(x, Tensor) else max(x, least)
+
+
+def _squares(x: Tensor) -> Tensor:
+    """The sum of all squares ()."""
+    x = x.flatten()
+    return x.dot(x)
+
+
+def _full_precision(x: Tensor) -> AbstractContextManager[Any]:
+    """No autocast inside, at no cost where there is none."""
+    kind = x.device.type
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(kind):
+        return torch.autocast(kind, enabled=False)
+    return nullcontext()
 
 
 def _hinge(closer: Tensor, visible: Tensor, alpha: float, factor: Tensor) -> Tensor:

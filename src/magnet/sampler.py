@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
+from magnet._sumtree import SumTree
 from magnet.index import ClusterIndex
-from magnet.sumtree import SumTree
 
 # Losses are summed as whole multiples of this: sums of integers are exact, so they do not drift over millions of
 # updates, and a restored sampler has the very weights of the one that was saved.

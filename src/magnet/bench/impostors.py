@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import torch
 
-from magnet.approximate import impostors_by_lists
 from magnet.bench.measurement import Measurement, added_memory, compare, duration, run_child, seconds
-from magnet.index import ClusterIndex
+from magnet.index import ClusterIndex, impostors_by_lists
 
 CLUSTERS, DIM, WANTED, PER_CLASS, TIMED, CHECKED = 100_000, 128, 11, 10, 5_000, 4_000
 KINDS = {  # in the first two a search of few lists misses impostors; in the last, one of any number that would pay
