@@ -97,14 +97,14 @@ def test_a_large_network_says_the_same_in_onnx(photos, tmp_path, backbone):
 
 
 def test_the_check_refuses_a_file_that_is_wrong_and_leaves_nothing(digits_run, tmp_path, monkeypatch):
-    from magnet.export import onnx_file
+    from magnet.export import onnx
 
-    class Wrong(onnx_file.Graph):
+    class Wrong(onnx.Graph):
         def forward(self, inputs):
             r, p, cluster = super().forward(inputs)
             return r, p * 0.99, cluster
 
-    monkeypatch.setattr(onnx_file, "Graph", Wrong)
+    monkeypatch.setattr(onnx, "Graph", Wrong)
     with pytest.raises(UserError, match="differs from PyTorch"):
         export_onnx(Run(digits_run), tmp_path / "m.onnx")
     assert list(tmp_path.iterdir()) == []

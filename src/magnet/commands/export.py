@@ -108,8 +108,7 @@ def write_onnx(source: "Run | Model", options: Export) -> dict[str, Any]:
 
 def write_bundle(source: "Run | Model", options: Export, said: bool) -> dict[str, Any]:
     """Write the folder; what is in it."""
-    from magnet.export import export_bundle, load
-    from magnet.export.reading import BUNDLE
+    from magnet.export.bundle import BUNDLE, export_bundle, load
 
     wanted = options.with_references if said else None
     folder = export_bundle(source, options.to, with_references=wanted, force=options.force)

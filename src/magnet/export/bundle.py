@@ -1,30 +1,126 @@
-"""The portable folder: a model as safetensors and JSON."""
+"""Models on disk: a run as a model, and the portable folder of safetensors and JSON, written and read back.
+
+Nothing that is read is executed.
+"""
 
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Literal
 
 import torch
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import magnet
+from magnet.backbones import build
 from magnet.errors import UserError
-from magnet.export.description import preprocessing
+from magnet.export.description import Description, NetworkPart, ViewsPart, VotesPart, preprocessing
 from magnet.export.model import Model
-from magnet.export.of_run import measured, model_of
-from magnet.export.reading import BUNDLE, CLUSTERS, FORMAT, NAMES, NETWORK, REFERENCES
-from magnet.files import replacing_folder
+from magnet.files import read_json, replacing_folder
+from magnet.index import ClusterIndex
+from magnet.runs.evaluate import evaluate, plain_errors
+from magnet.training.config import CONFIG
+from magnet.training.refresh import Report
+from magnet.training.run import Run
 
-if TYPE_CHECKING:
-    from magnet.training.run import Run
-
+BUNDLE, NAMES = "bundle.json", "names.json"
+NETWORK, CLUSTERS, REFERENCES = "network.safetensors", "clusters.safetensors", "references.safetensors"
+FORMAT = "magnet-bundle/2"
 FEW = 50_000  # references that are taken along unless they are declined
 
 
+def load(
+    path: str | os.PathLike[str],
+    *,
+    which: Literal["best", "last"] = "best",
+    device: str = "auto",
+    report: Report | None = None,
+) -> Model:
+    """Open a run folder or an exported bundle for use. Nothing in it is executed.
+
+    Args:
+        path: the folder.
+        which: of a run, the "best" checkpoint by validation (the last where there was none) or the "last".
+        device: where to compute; "auto" takes a GPU if there is one.
+        report: told how many examples of a run are embedded, of how many, the first time that it is used.
+    """
+    folder = Path(path)
+    if (folder / BUNDLE).is_file():
+        chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        return read_bundle(folder, torch.device(chosen))
+    if (folder / CONFIG).is_file():
+        return model_of(Run(folder, which=which, device=device, need_data=False, report=report))
+    if not folder.exists():
+        raise UserError(f"there is no run at {folder}: no such folder")
+    if not folder.is_dir():
+        hint = "; an ONNX file is for onnxruntime" if folder.suffix.lower() == ".onnx" else ""
+        raise UserError(f"{folder} is a file: give the folder of a run or of a bundle{hint}")
+    raise UserError(
+        f"{folder} is not a run and not a bundle: it has neither {CONFIG} nor {BUNDLE}. "
+        f"Train one with `magnet train --out {folder}`"
+    )
+
+
+def model_of(run: Run | Model) -> Model:
+    """What a run has learnt, apart from its data; a model is given back as it is."""
+    if isinstance(run, Model):
+        return run
+    config, network, method, rule = run.config, run.learner.network, run.learner.method, run.rule("knc")
+    size, calibration = config.image_size, run.calibration
+    description = Description(
+        method=config.method,
+        classes=tuple(run.classes),
+        network=NetworkPart(
+            backbone=config.backbone.removesuffix("@pretrained"),
+            shape=run.bench.data.shape if network.kind == "vectors" else (3, size, size),
+            dim=config.dim,
+            hidden=config.hidden,
+            normalised=method.normalised,
+        ),
+        views=ViewsPart(
+            size=max(size, 1), rescale=config.rescale, flip=config.flip, draws=run.bench.views.draws, seed=config.seed
+        ),
+        votes=VotesPart(
+            variance=rule.variance,
+            scaling=rule.scaling,
+            neighbours=config.neighbours,
+            temperature=calibration.temperatures["knc"],
+            novelty_threshold=calibration.novelty_threshold,
+            calibrated_on=f"{calibration.examples} examples of the {calibration.held_out} part",
+            clusters_per_class=config.clusters_per_class,
+        ),
+    )
+    return Model(description, network, run.index, run.references, run.memory.names)
+
+
+def measured(run: Run | Model, *, plain: bool) -> dict[str, Any] | None:
+    """The error of kNC on the run's own test part, as `magnet evaluate` has it.
+
+    Args:
+        run: what is exported. A model alone has no test part, and a run whose data is closed only what it has kept.
+        plain: of the plain view of images; else of the mean of the run's test views.
+
+    Returns:
+        ``classifier``, ``view``, ``error``, ``n`` and ``split``; None where it is not known.
+    """
+    if isinstance(run, Model):
+        return None
+    views = run.bench.views.draws
+    try:
+        found = plain_errors(run) if plain else evaluate(run)
+    except UserError:  # no test part, or out of reach
+        return None
+    error = (found["plain"] if plain else found)["knc"]["error"]
+    view = "vector" if run.learner.network.kind == "vectors" else f"mean of {views} test views"
+    if view != "vector" and (plain or views == 1):
+        view = "plain view"
+    return {"classifier": "kNC", "view": view, "error": error, "n": found["n"], "split": found["split"]}
+
+
 def export_bundle(
-    run: "Run | Model",
+    run: Run | Model,
     folder: str | os.PathLike[str],
     *,
     with_references: bool | None = None,
@@ -66,6 +162,33 @@ def export_bundle(
     return folder
 
 
+def read_bundle(folder: Path, device: torch.device) -> Model:
+    """The model in a folder written by `export_bundle`."""
+    about = _read_json(folder / BUNDLE)
+    if not isinstance(about, dict):
+        raise UserError(f"{folder / BUNDLE} does not hold a description but {type(about).__name__}")
+    if about.get("format") != FORMAT:
+        raise UserError(f"{folder} is of format {about.get('format')!r}, not {FORMAT!r}: export it anew")
+    try:
+        description = Description.from_dict(about)
+        part = description.network
+        network = build(part.backbone, example_shape=part.shape, dim=part.dim or None, hidden=part.hidden or None)
+        network.load_state_dict(_load(folder / NETWORK))
+        c = _load(folder / CLUSTERS)
+        index = ClusterIndex(c["centres"], c["centre_labels"], c["assignments"], c["variance"])
+        references, names = None, []
+        if (folder / REFERENCES).is_file():
+            references, names = _load(folder / REFERENCES)["representations"], _read_json(folder / NAMES)
+        model = Model(description, network.to(device), index, references, names)
+        _check(model)
+    except UserError as error:
+        raise UserError(f"the bundle {folder} cannot be used: {error}") from error
+    except (RuntimeError, TypeError, ValueError, KeyError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"the bundle {folder} is broken ({reason}): export it anew") from error
+    return model
+
+
 def _few(model: Model) -> bool:
     return model.references is not None and len(model.references) <= FEW
 
@@ -84,3 +207,35 @@ def _save(path: Path, tensors: dict[str, Tensor]) -> None:
 
 def _write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _check(model: Model) -> None:
+    """Raise where the parts of a bundle do not belong together."""
+    rule, index = model.rule, model.index  # making the rule checks the numbers of the votes
+    if int(rule.classes[-1]) >= len(model.classes) or int(rule.classes[0]) < 0:
+        raise ValueError(f"a cluster is of class {int(rule.classes[-1])}, of {len(model.classes)}")
+    if index.centres.shape[1] != model.network.dim:
+        raise ValueError(f"clusters have {index.centres.shape[1]} dimensions, the network gives {model.network.dim}")
+    if model.references is not None:
+        expected = (len(index.assignments), model.network.dim)
+        if tuple(model.references.shape) != expected or len(model.names) != expected[0]:
+            raise ValueError(
+                f"{len(model.names)} names and references of shape {tuple(model.references.shape)}, "
+                f"expected {expected[0]} and {expected}"
+            )
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise UserError(f"{path.name} is missing")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path.name} cannot be read ({error}): it is broken or cut short") from error
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return read_json(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error})") from error

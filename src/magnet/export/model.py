@@ -1,25 +1,50 @@
 """Model: what a run has learnt, ready for use without its data."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from magnet.backbones import Backbone
 from magnet.classify import SoftNeighbours
+from magnet.data.images import decode, room
 from magnet.errors import UserError
 from magnet.evaluation.calibration import temper
-from magnet.export.answers import Answers, Found
 from magnet.export.description import Description
-from magnet.export.inputs import class_name, names_of, raw_batches
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
 from magnet.runs.calibrate import novelty
+from magnet.training.refresh import PASS_BATCH
 from magnet.training.workbench import Views
+
+EXPECTED = "paths, PIL images or uint8 arrays of shape (H, W), (H, W, 3) or (n, H, W, 3)"
+
+
+class Answers(NamedTuple):
+    """What a model says of n inputs."""
+
+    labels: list[str | None]  # None: refused, too far from all that is known
+    probabilities: Tensor  # (n, C), calibrated, columns as `Model.classes`
+    clusters: Tensor  # (n, k) ids of the nearest clusters, nearest first
+    distances: Tensor  # (n, k) to their centres, in sigma
+    novelty: Tensor  # (n,) the first of these
+
+
+class Found(NamedTuple):
+    """A training example near an input."""
+
+    name: str
+    label: str
+    distance: float  # in sigma
+    example: int  # its number among the references
 
 
 class Model:
@@ -63,7 +88,7 @@ class Model:
 
     def embed(self, inputs: Any) -> Tensor:
         """Representations (n, d) of images (paths, PIL images, uint8 arrays) or vectors (n, numbers), on the CPU."""
-        return torch.cat([self._represent(raw) for raw in raw_batches(inputs, self.description)])
+        return torch.cat([self._represent(raw) for raw in _raw_batches(inputs, self.description)])
 
     def classify(self, inputs: Any, *, count: int = 3, refuse: bool = False) -> Answers:
         """Labels, probabilities and the ``count`` nearest clusters; with ``refuse`` novel inputs get no label."""
@@ -117,8 +142,8 @@ class Model:
             labels: n class names; numbers are taken as their text.
             names: of the examples, for `search`; their paths, or numbers, where not given.
         """
-        new, words = self.embed(inputs), [class_name(label) for label in labels]
-        called = list(names) or names_of(inputs, len(new))
+        new, words = self.embed(inputs), [_class_name(label) for label in labels]
+        called = list(names) or _names_of(inputs, len(new))
         if not len(words) == len(called) == len(new):
             raise UserError(f"there are {len(new)} examples, {len(words)} labels and {len(called)} names for them")
         classes = list(dict.fromkeys([*self.classes, *words]))
@@ -148,3 +173,69 @@ class Model:
         seen = self.views.test(raw, self.description.views.seed)
         r = torch.stack([self.represent(view) for view in seen]).mean(dim=0)
         return nn.functional.normalize(r, dim=1) if self.description.network.normalised else r
+
+
+def _raw_batches(inputs: Any, description: Description) -> Iterator[Tensor]:
+    """Vectors, float32 (b, d), or images, uint8 (b, 3, S, S), some at a time; one example alone is a batch of one."""
+    if description.kind == "vectors":
+        yield from _as_vectors(inputs, description.network.shape[0]).split(PASS_BATCH["vectors"])
+        return
+    images, side, size = _as_images(inputs), room(description.views.size), PASS_BATCH["images"]
+    for start in range(0, len(images), size):
+        yield torch.stack([decode(image, side) for image in images[start : start + size]])
+
+
+def _as_vectors(inputs: Any, width: int) -> Tensor:
+    """Float32 (n, width), of anything that numpy takes for a table of numbers."""
+    try:
+        table = inputs.detach().cpu() if isinstance(inputs, Tensor) else torch.as_tensor(np.asarray(inputs))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"the model takes vectors of {width} numbers, found {type(inputs).__name__}") from error
+    rows = table.reshape(1, -1) if table.ndim == 1 else table
+    if rows.ndim != 2 or rows.shape[1] != width or not len(rows):
+        raise UserError(f"the model takes vectors of shape (n, {width}), n >= 1; found {tuple(table.shape)}")
+    rows = rows.to(torch.float32)
+    if not bool(rows.isfinite().all()):
+        raise UserError("the vectors hold NaN or infinity")
+    return rows
+
+
+def _as_images(inputs: Any) -> Sequence[Path | Image.Image | np.ndarray]:
+    """A sequence of images that `decode` takes."""
+    if isinstance(inputs, Tensor):  # channels first, as torch has them
+        inputs = inputs.detach().cpu().movedim(-3, -1).numpy() if inputs.ndim > 2 else inputs.cpu().numpy()
+    if isinstance(inputs, str | PathLike | Image.Image) or (isinstance(inputs, np.ndarray) and _is_one_image(inputs)):
+        inputs = [inputs]
+    if not isinstance(inputs, Sequence | np.ndarray) or not len(inputs):
+        found = "nothing" if isinstance(inputs, Sequence) else type(inputs).__name__
+        raise UserError(f"the model takes images: {EXPECTED}; found {found}")
+    return [_image(entry) for entry in inputs]
+
+
+def _is_one_image(pixels: np.ndarray) -> bool:
+    """Whether an array is one image and not several."""
+    return pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[-1] == 3)
+
+
+def _class_name(label: Any) -> str:
+    """The name of a class: text as it is, numbers as text, whole ones without a fraction."""
+    value = label.item() if isinstance(label, np.generic | Tensor) else label
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _names_of(inputs: Any, count: int) -> list[str]:
+    """Names for new examples: their paths, or numbers."""
+    entries = [inputs] if isinstance(inputs, str | PathLike) else inputs
+    named = isinstance(entries, Sequence) and all(isinstance(entry, str | PathLike) for entry in entries)
+    return [fspath(entry) for entry in entries] if named else [f"added {i}" for i in range(count)]
+
+
+def _image(entry: Any) -> Path | Image.Image | np.ndarray:
+    if isinstance(entry, str | PathLike):
+        return Path(entry)
+    if isinstance(entry, Image.Image):
+        return entry
+    if isinstance(entry, np.ndarray) and entry.dtype == np.uint8 and _is_one_image(entry):
+        return entry
+    found = f"{entry.dtype} {entry.shape}" if isinstance(entry, np.ndarray) else type(entry).__name__
+    raise UserError(f"the model takes images: {EXPECTED}; found {found}")
