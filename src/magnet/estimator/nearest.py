@@ -20,32 +20,56 @@ class NearestClustersClassifier(ClusterClassifier):
     ones, each with the weight n_j of its members. Distances are taken in the space given: scale the features first
     where their units differ.
 
-    Args:
-        n_clusters: clusters for each class (fewer in a class with less than four examples for each), or "auto": as
-            many of 1, 2, 4, 8, 16 as go on lowering the log-loss of the held-out part; 4 if there is none.
-        scaling: of the votes, or "auto": the one with the least log-loss on the held-out part; the number of
-            features, at most 10, if there is none.
-        neighbours: the nearest clusters that vote.
-        class_weight: None, "balanced" or {label: weight}: a cluster weighs as if each of its examples were there that
-            many times.
-        validation_fraction: the share of each class that is held out to choose the above and the threshold of
-            `is_novel`, in up to three folds while that makes less than 500 examples; with less than 30 nothing is
-            held out. In the end all examples are clustered.
-        refusal_rate: the share of known inputs that `is_novel` may refuse.
-        random_state: seed of the clustering and of the held-out part.
+    Parameters
+    ----------
+    n_clusters : int or "auto", default="auto"
+        Clusters for each class (fewer in a class with less than four examples for each); "auto": as many of 1, 2, 4,
+        8, 16 as go on lowering the log-loss of the held-out part; 4 if there is none.
+    scaling : float or "auto", default="auto"
+        Of the votes; "auto": the one with the least log-loss on the held-out part; the number of features, at most 10,
+        if there is none.
+    neighbours : int, default=128
+        The nearest clusters that vote.
+    class_weight : None, "balanced" or dict {label: weight}, default=None
+        A cluster weighs as if each of its examples were there that many times.
+    validation_fraction : float, default=0.1
+        The share of each class that is held out to choose the above and the threshold of `is_novel`, in up to three
+        folds while that makes less than 500 examples; with less than 30 nothing is held out. In the end all examples
+        are clustered.
+    refusal_rate : float, default=0.05
+        The share of known inputs that `is_novel` may refuse.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the clustering and of the held-out part.
 
-    Attributes:
-        classes_: (C,) labels.
-        centres_, centre_labels_, centre_counts_: (J, n_features), (J,) and (J,): the clusters.
-        variance_: ``sum |x - mu(x)|^2 / (N - 1)``.
-        n_clusters_, scaling_: as given or chosen.
-        class_weight_: (C,).
-        novelty_threshold_: in units of sigma.
+    Attributes
+    ----------
+    classes_ : ndarray of shape (C,)
+        The labels, in ascending order.
+    centres_, centre_labels_, centre_counts_ : ndarrays of shape (J, n_features), (J,) and (J,)
+        The clusters, their classes and their numbers of members.
+    variance_ : float
+        ``sum |x - mu(x)|^2 / (N - 1)``.
+    n_clusters_, scaling_ : int, float
+        As given or chosen.
+    class_weight_ : ndarray of shape (C,)
+        The weight of an example of each class.
+    novelty_threshold_ : float
+        In units of sigma.
+
+    Examples
+    --------
+    One mean for each class, then as many clusters as the data ask for:
 
     >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
     >>> X, y = load_digits(return_X_y=True)
-    >>> NearestClustersClassifier(random_state=0).fit(X[:1000], y[:1000]).score(X[1000:], y[1000:]) > 0.93
-    True
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=300, stratify=y, random_state=0)
+    >>> means = NearestClustersClassifier(n_clusters=1, random_state=0).fit(X_train, y_train)
+    >>> print(f"{means.score(X_test, y_test):.2f}")
+    0.89
+    >>> clusters = NearestClustersClassifier(random_state=0).fit(X_train, y_train)
+    >>> print(f"{clusters.score(X_test, y_test):.2f}")
+    0.95
     """
 
     def __init__(
