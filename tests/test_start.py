@@ -14,6 +14,7 @@ from magnet.start import (
     cluster,
     hold_out,
     order_directions,
+    stratified_folds,
 )
 
 
@@ -130,3 +131,13 @@ def test_ordered_directions_are_a_rotation_with_the_discriminating_ones_first():
     strength = means.var(dim=0)
     assert (strength[:3] > 1e3 * strength[3:].max()).all()
     assert (strength[:2] >= strength[1:3]).all()
+
+
+def test_every_example_is_held_out_once_unless_it_is_alone():
+    labels = torch.tensor([0] * 11 + [1] * 2 + [2] + [4] * 5)
+    fold = stratified_folds(labels, folds=5, seed=0)
+    assert fold[labels == 2].tolist() == [-1]
+    for c in (0, 1, 4):
+        counts = torch.bincount(fold[labels == c], minlength=5)
+        assert int(counts.max()) - int(counts.min()) <= 1
+        assert int(counts.max()) < int((labels == c).sum())

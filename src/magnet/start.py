@@ -301,16 +301,28 @@ def hold_out(examples: Examples, fraction: float, class_weight: Tensor, neighbou
     if fraction == 0:
         return None
     period = max(2, round(1 / fraction))
-    shuffled = torch.randperm(len(examples.labels), generator=torch.Generator().manual_seed(seed))
-    order = shuffled[examples.labels[shuffled].argsort(stable=True)]
-    turn = torch.arange(len(order)) % period
-    turn[torch.bincount(examples.labels)[examples.labels[order]] < 2] = -1
-    count = min(period, MOST_FOLDS, math.ceil(ENOUGH_HELD_OUT * period / len(order)))
-    if int(((turn >= 0) & (turn < count)).sum()) < LEAST_HELD_OUT:
+    fold = stratified_folds(examples.labels, period, seed)
+    count = min(period, MOST_FOLDS, math.ceil(ENOUGH_HELD_OUT * period / len(fold)))
+    if int(((fold >= 0) & (fold < count)).sum()) < LEAST_HELD_OUT:
         return None
-    parts = [examples.take(order[turn != fold].sort().values) for fold in range(count)]
-    held = [examples.take(order[turn == fold].sort().values) for fold in range(count)]
+    parts = [examples.take((fold != number).nonzero().flatten()) for number in range(count)]
+    held = [examples.take((fold == number).nonzero().flatten()) for number in range(count)]
     return Folds(parts, held, class_weight.double(), neighbours, seed)
+
+
+def stratified_folds(labels: Tensor, folds: int, seed: int) -> Tensor:
+    """A fold (n,) in 0..folds-1 for each example, the examples of every class spread evenly over the folds.
+
+    An example alone in its class has fold -1: it is never held out.
+
+    >>> stratified_folds(torch.tensor([0, 0, 0, 0, 1, 1, 2]), folds=2, seed=0)
+    tensor([ 0,  1,  0,  1,  0,  1, -1])
+    """
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    by_class = shuffled[labels[shuffled].argsort(stable=True)]
+    fold = torch.empty_like(labels)
+    fold[by_class] = torch.arange(len(labels)) % folds
+    return fold.masked_fill(torch.bincount(labels)[labels] == 1, -1)
 
 
 class Choice(NamedTuple):

@@ -2,9 +2,7 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
-from magnet.runs.calibrate import FOLDS, deal
 from magnet.runs.evaluate import evaluate
 from magnet.training.config import TrainConfig
 from magnet.training.run import Run
@@ -60,13 +58,3 @@ def test_classes_of_one_example_cannot_be_held_out(tmp_path):
     assert run.calibration.novelty_threshold is None
     judged = evaluate(run)["knc"]
     assert judged["ece"] == pytest.approx(judged["ece_calibrated"], abs=1e-5)
-
-
-def test_every_example_is_held_out_once_unless_it_is_alone():
-    labels = torch.tensor([0] * 11 + [1] * 2 + [2] + [4] * 5)
-    fold = deal(labels, 0)
-    assert fold[labels == 2].tolist() == [-1]
-    for c in (0, 1, 4):
-        counts = torch.bincount(fold[labels == c], minlength=FOLDS)
-        assert int(counts.max()) - int(counts.min()) <= 1
-        assert int(counts.max()) < int((labels == c).sum())

@@ -19,6 +19,7 @@ from magnet.classify import SoftNeighbours
 from magnet.evaluation.calibration import FOLDS, MANY, choose_temperature
 from magnet.files import read_json, replacing
 from magnet.index import ClusterIndex
+from magnet.start import stratified_folds
 
 if TYPE_CHECKING:
     from magnet.training.run import Run
@@ -109,7 +110,7 @@ def _validation(run: "Run", rows: Tensor) -> _Held:
 def _folds(run: "Run") -> Iterator[_Held]:
     """Training examples by fifths; of a large training part one fifth, or less."""
     references, labels, method = run.references, run.bench.labels, run.learner.method
-    fold = deal(labels, run.config.seed)
+    fold = stratified_folds(labels, FOLDS, run.config.seed)
     for number in range(FOLDS if len(labels) <= MANY else 1):
         out = fold == number
         rest, owners = references[~out], labels[~out]
@@ -117,13 +118,3 @@ def _folds(run: "Run") -> Iterator[_Held]:
         rules = [method.soft_rule(name, index, rest, owners, run.config.neighbours) for name in ("knc", "knn")]
         if out.any():
             yield _Held(references[out][:MANY], labels[out][:MANY], *rules)
-
-
-def deal(labels: Tensor, seed: int) -> Tensor:
-    """A fold (n,) for each example, classes spread evenly; -1, never held out, for one alone in its class."""
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    order = order[labels[order].argsort(stable=True)]  # class by class, at random within a class
-    fold = torch.empty_like(labels)
-    fold[order] = torch.arange(len(labels)) % FOLDS
-    sizes = torch.bincount(labels)[labels]
-    return fold.masked_fill(sizes == 1, -1)
