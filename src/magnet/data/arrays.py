@@ -22,7 +22,11 @@ LOCAL_HEADER_BYTES = 30
 
 
 class Numbered(Sequence[str]):
-    """The names "0", "1", ... up to a count: a sequence that is not held. Five million strings would take 300 MB."""
+    """The names "0", "1", ... of rows without names, made when asked for: five million strings would take 300 MB.
+
+    >>> Numbered(1000)[2:4]
+    ['2', '3']
+    """
 
     def __init__(self, count: int) -> None:
         self._rows = range(count)
@@ -81,7 +85,10 @@ def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
 
 
 def read_npz(path: Path, keys: tuple[str, ...], required: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Those of the arrays ``keys`` that the file has; the ``required`` ones it must have."""
+    """The arrays of an .npz file that ``keys`` name, without pickle; those that ``required`` names must be there.
+
+    Large arrays that are stored uncompressed are memory-mapped.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}

@@ -22,6 +22,10 @@ class Augmentation:
         size: side of the views.
         rescale: largest enlargement, 0.3 in the paper.
         flip: also mirror left to right with probability 1/2; the paper does not mention it.
+
+    >>> images = torch.zeros(2, 3, 62, 62, dtype=torch.uint8)
+    >>> Augmentation(48)(images, torch.Generator().manual_seed(0)).shape
+    torch.Size([2, 3, 48, 48])
     """
 
     def __init__(self, size: int, rescale: float = 0.3, flip: bool = False) -> None:
@@ -79,7 +83,11 @@ def as_float(images: Tensor) -> Tensor:
 
 
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """(images - mean) / std by channel, for images (B, 3, H, W) in 0..1 (bytes are scaled to it)."""
+    """(images - mean) / std by channel, for images (B, 3, H, W) in 0..1 (bytes are scaled to it).
+
+    >>> normalise(torch.full((1, 3, 1, 1), 255, dtype=torch.uint8), (0.5, 0.5, 0.5), (0.5, 0.25, 0.125)).flatten()
+    tensor([1., 2., 4.])
+    """
     images = as_float(images)
     shape = (-1, 1, 1)
     return (images - images.new_tensor(mean).view(shape)) / images.new_tensor(std).view(shape)

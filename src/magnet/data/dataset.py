@@ -94,6 +94,10 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
 
         ``others`` are the further members an ``.npz`` may have, by the same names: ``test``, ``split``, ``name``,
         ``classes``, ``attributes``, ``class_attributes``, ``attribute_names``, ``feature_names``.
+
+        >>> data = Dataset.from_arrays(np.eye(4), ["cat", "dog", "cat", "dog"], test=[0, 0, 1, 1])
+        >>> data.classes, data.labels, data.indices("test")
+        (['cat', 'dog'], tensor([0, 1, 0, 1]), tensor([2, 3]))
         """
         unknown = sorted(others.keys() - set(KEYS))
         if unknown:
@@ -109,7 +113,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
 
     @property
     def digest(self) -> Digest:
-        """What the data set holds, in short hashes. The content is read when this is first asked for, and only then."""
+        """Hashes of what the data set holds. The content is read once, when they are first asked for."""
         if not self._hashes:
             known_by, content = digest_content(self._content, hash_files=self._hash_images)
             self._hashes.update(known_by=known_by, content=content, names=digest_names(self.names))
@@ -195,7 +199,7 @@ class Queries(Dataset):
     def __init__(
         self, content: np.ndarray | Sequence[Path], names: list[str], *, image_size: int = DEFAULT_IMAGE_SIZE
     ) -> None:
-        # Not that of Dataset, which wants classes and makes a split.
+        # Without Dataset.__init__, which expects classes and draws a split.
         self.name = self.spec = "queries"
         self.kind = "vectors" if isinstance(content, np.ndarray) else "images"
         self.labels = torch.full((len(names),), -1)
@@ -223,13 +227,16 @@ def open_data(
         spec: a folder of class folders; a CSV of ``path,label[,split]``; an ``.npz`` with ``X``, ``y`` and perhaps
             ``test`` or ``split``, ``name``, ``classes``, ``attributes``, ``class_attributes``, ``attribute_names``,
             ``feature_names``; ``digits``; or ``name:folder`` for a benchmark set in its official layout.
-        seed: draws the parts that the source does not give: 30 % of every class for test, and
-        validation: this fraction of the training part for validation.
+        seed: of the random split: where the source gives no test part, 30 % of every class become one.
+        validation: fraction of the training part that becomes the validation part, where the source gives none.
         on_bad_image: "error" names an unreadable image when it is met; "skip" decodes all images once now and
             leaves the unreadable out, listed in ``Dataset.skipped``.
         cache_bytes: how much memory decoded images may take in each process.
         hash_images: image files are known by a hash of their bytes, which reads them all once, instead of by their
             sizes and modification times; see ``Dataset.digest``.
+
+    >>> open_data("digits", validation=0.1)
+    Dataset('digits': 1797 vectors, 10 classes; 1131 train, 126 validation, 540 test)
     """
     if on_bad_image not in ("error", "skip"):
         raise UserError(f"on_bad_image is {on_bad_image!r}, expected 'error' or 'skip'.")

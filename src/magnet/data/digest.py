@@ -21,7 +21,7 @@ from magnet.data.attributes import Attributes
 from magnet.files import file_digest
 
 BLOCK = 2**24  # bytes of an array, and names, that are looked at together
-GONE = "gone"  # in place of what would be known of a file
+GONE = "gone"  # stands for a file that is no longer there
 OTHER = {
     "vectors": "other values in X",
     "pixels": "other pixels",
@@ -32,7 +32,7 @@ OTHER = {
 
 @dataclass(frozen=True)
 class Digest:
-    """Of a data set, by what can change in it.
+    """Hashes of a data set, one for each thing that can change in it.
 
     Attributes:
         known_by: what ``content`` was computed from: one of OTHER.
@@ -100,7 +100,7 @@ def digest_content(content: np.ndarray | Sequence[Path], *, hash_files: bool) ->
 
 
 def _of_array(array: np.ndarray) -> str:
-    """Of a table as float32, whatever it is stored as; of pixels as they are."""
+    """The hash of a table as float32, whatever it is stored as, or of pixels as they are stored."""
     dtype = np.dtype("<f4") if array.ndim == 2 else array.dtype
     found = hashlib.sha256(f"{array.shape} {dtype.str}".encode())
     # In blocks, so that a file larger than memory is walked through and not loaded.
@@ -111,7 +111,7 @@ def _of_array(array: np.ndarray) -> str:
 
 
 def digest_names(names: Sequence[str]) -> str:
-    """Of names in their order."""
+    """The hash of names in their order."""
     if names == Numbered(len(names)):
         return "numbers"
     found = hashlib.sha256()
@@ -122,7 +122,7 @@ def digest_names(names: Sequence[str]) -> str:
 
 
 def digest_labels(*given: tuple[Tensor | None, Sequence[str] | None]) -> str:
-    """Of several labellings: labels (N,) with the names of their classes; None where there is none."""
+    """The hash of several labellings: labels (N,) with the names of their classes; None where there is none."""
     found = hashlib.sha256()
     for labels, classes in given:
         if labels is not None and classes is not None:
@@ -132,7 +132,7 @@ def digest_labels(*given: tuple[Tensor | None, Sequence[str] | None]) -> str:
 
 
 def digest_attributes(attributes: Attributes | None) -> str:
-    """Of an attribute table."""
+    """The hash of an attribute table."""
     if attributes is None:
         return ""
     about = f"{attributes.level} {digest_names(attributes.names)} {_of_array(attributes.values)}"
@@ -140,7 +140,7 @@ def digest_attributes(attributes: Attributes | None) -> str:
 
 
 def digest_parts(split: np.ndarray | None) -> str:
-    """Of the part (N,) of every example."""
+    """The hash of a split (N,), the part of every example."""
     return "" if split is None else _hash(split.astype(np.int8).tobytes())
 
 

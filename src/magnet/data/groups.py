@@ -55,6 +55,11 @@ def merge_classes(dataset: Dataset, pairs_seed: int) -> Dataset:
     """A copy whose classes are merged in random pairs; with an odd number one class stays alone.
 
     The labels before merging are kept as ``fine_labels`` and ``fine_classes``: what is to be recovered.
+
+    >>> data = Dataset.from_arrays(np.eye(8), ["a", "b", "c", "d"] * 2)
+    >>> merged = merge_classes(data, pairs_seed=0)
+    >>> merged.classes, merged.labels[:4], merged.fine_labels[:4]
+    (['a + c', 'b + d'], tensor([0, 1, 0, 1]), tensor([0, 1, 2, 3]))
     """
     order = np.random.default_rng(pairs_seed).permutation(len(dataset.classes))
     pairs = sorted(sorted(order[i : i + 2].tolist()) for i in range(0, len(order), 2))

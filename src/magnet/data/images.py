@@ -19,12 +19,16 @@ ORIENTATION = 0x0112
 
 
 def is_image(name: str) -> bool:
-    """Whether a file name is that of an image to be read: a known extension, and not hidden."""
+    """Whether a file of this name counts as an image: its extension is known, and it is not hidden."""
     return not name.startswith(".") and Path(name).suffix.lower() in EXTENSIONS
 
 
 def room(size: int) -> int:
-    """The stored side for crops of ``size``: ceil(1.3 size), so that a 30 % enlarged crop loses no pixel."""
+    """The stored side for crops of ``size``: ceil(1.3 size), so that a 30 % enlarged crop loses no pixel.
+
+    >>> room(224)
+    292
+    """
     return -(-13 * size // 10)
 
 
@@ -100,7 +104,7 @@ def _reason(error: Exception) -> str:
 
 
 class ImageCache:
-    """Images uint8 (3, S, S) by example, as many as fit; whoever decodes one, all processes have it.
+    """Images uint8 (3, S, S) by example, as many as fit. What one process has decoded, all processes can read.
 
     Anonymous shared memory is inherited by forked workers and given back when the last process ends. Pages that are
     never written cost nothing.

@@ -16,6 +16,10 @@ def stratified(labels: np.ndarray, fraction: float, rng: np.random.Generator) ->
 
     The total is the rounded fraction of N as far as classes allow: every class gives the whole part of its
     quota and the largest remainders give one more. No class is ever drawn empty.
+
+    >>> labels = np.array([0] * 10 + [1] * 20 + [2])
+    >>> np.bincount(labels[stratified(labels, 0.3, np.random.default_rng(0))], minlength=3)
+    array([3, 6, 0])
     """
     classes, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
     quota = fraction * counts
