@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from magnet.commands.options import read_options
+from magnet.commands.terminal import read_options
 from magnet.errors import UserError, did_you_mean
 
 HELP = """Measure the speed and memory of magnet against what people would use instead, and print one table of ratios.

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 from rich.console import Console
 
-from magnet.commands.options import read_options
-from magnet.commands.screen import plain, table
+from magnet.commands.terminal import plain, read_options, table
 from magnet.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:

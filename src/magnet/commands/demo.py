@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magnet.commands.options import read_options
+from magnet.commands.terminal import read_options
 from magnet.errors import UserError
 
 if TYPE_CHECKING:

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from magnet.commands.arguments import RunFolder
-from magnet.commands.options import read_options
-from magnet.commands.screen import progress, say_notes
+from magnet.commands.terminal import RunFolder, progress, read_options, say_notes
 from magnet.errors import UserError
 from magnet.files import replacing
 

@@ -7,9 +7,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from magnet.commands.arguments import RunFolder
-from magnet.commands.options import read_options
-from magnet.commands.screen import percent, plain, progress, say_notes, table
+from magnet.commands.terminal import RunFolder, percent, plain, progress, read_options, say_notes, table
 
 HELP = """Errors of a run on the test part of its own data, or on other data.
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from magnet.commands.options import read_options
-from magnet.commands.screen import Report, plain, say_notes
+from magnet.commands.terminal import Report, plain, read_options, say_notes
 from magnet.errors import UserError
 
 if TYPE_CHECKING:

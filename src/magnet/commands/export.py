@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magnet.commands.arguments import RunFolder
-from magnet.commands.options import read_options
-from magnet.commands.screen import percent, progress, say_notes
+from magnet.commands.terminal import RunFolder, given_options, percent, progress, read_options, say_notes
 from magnet.errors import UserError
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def main(arguments: Sequence[str]) -> None:
     """Export, and say what was written."""
     options = read_options(Export, "export", HELP, arguments)
     onnx = options.to.suffix.lower() == ".onnx"
-    said = any(word.endswith("-with-references") for word in arguments)
+    said = "with_references" in given_options(arguments)
     if onnx and said:
         raise UserError("--with-references is for folders: an ONNX file has no references")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from magnet.commands.options import read_options
+from magnet.commands.terminal import plain, progress, read_options, say_notes
 from magnet.errors import UserError
 
 HELP = """One page on one or several runs, side by side: a single HTML file that needs no network and no server.
@@ -49,7 +49,6 @@ def main(arguments: Sequence[str]) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from magnet.commands.screen import plain, progress, say_notes
     from magnet.report.plotting import pyplot
     from magnet.report.summary.measuring import measure
     from magnet.report.summary.stories import tell

@@ -7,10 +7,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from magnet.commands.options import read_options, short_name, value_of
+import tyro
+
+from magnet.commands.terminal import given_options, read_options, say_notes, short_name, value_of
+from magnet.commands.train import check_used, preset_defaults
 from magnet.errors import UserError, did_you_mean
 from magnet.training.config import TrainConfig
-from magnet.training.presets import start_note, with_preset
+from magnet.training.presets import start_note
 
 EXPERIMENTS = {
     "fine-grained": "test error of every method, settings chosen by an equal search (tables a to d)",
@@ -65,29 +68,20 @@ class ReproduceOptions(TrainConfig):
 def main(arguments: Sequence[str]) -> None:
     """Run experiments, print their tables, write their figures and results."""
     wanted, words = _wanted(arguments)
-
-    def start(method: str) -> TrainConfig:
-        data, preset = value_of("--data", words, ""), value_of("--preset", words, "auto")
-        return with_preset(TrainConfig(data=data, preset=preset, method=method))
-
-    import tyro
-
-    default = start("magnet")
-    values = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
-    values["data"] = values["data"] or tyro.MISSING
-    options = read_options(ReproduceOptions, "reproduce EXPERIMENT", HELP, words, default=ReproduceOptions(**values))
-    if value_of("--method", words, ""):
+    start = preset_defaults(words, "magnet")
+    default = ReproduceOptions(**vars(start) | {"data": start.data or tyro.MISSING})
+    options = read_options(ReproduceOptions, "reproduce EXPERIMENT", HELP, words, default=default)
+    if value_of("--method", words):
         raise UserError("reproduce compares several methods: give them as --methods, such as --methods softmax magnet")
-    given = {name: getattr(options, name) for name in _named(words)}
+    settings = {field.name for field in dataclasses.fields(TrainConfig)} - {"method", "out", "data", "preset"}
+    given = {name: getattr(options, name) for name in sorted(settings & given_options(words))}
 
     def configure(row: str) -> TrainConfig:
         method, own = read_row(row)
-        return dataclasses.replace(start(method), **given | {"out": None} | own)
+        return dataclasses.replace(preset_defaults(words, method), **given | {"out": None} | own)
 
     from rich.console import Console
 
-    from magnet.commands.screen import say_notes
-    from magnet.commands.train import check_used
     from magnet.experiments.cache import other_data_note
     from magnet.experiments.lab import Lab, methods_of, read_row
     from magnet.experiments.outcome import read_values
@@ -156,11 +150,3 @@ def _wanted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             "Example: magnet reproduce fine-grained --data features.npz"
         )
     return [name], words
-
-
-def _named(words: Sequence[str]) -> list[str]:
-    """The settings of a run that were given by name."""
-    names = {field.name for field in dataclasses.fields(TrainConfig)} - {"method", "out", "data", "preset"}
-    flags = [word.split("=")[0].removeprefix("--").replace("-", "_") for word in words if word.startswith("--")]
-    plain = [flag if flag in names else flag.removeprefix("no_") for flag in flags]
-    return [name for name in plain if name in names]

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from magnet.commands.arguments import Inputs, RunFolder
-from magnet.commands.options import read_options
-from magnet.commands.screen import plain, progress, say_notes, table
+from magnet.commands.terminal import Inputs, RunFolder, plain, progress, read_options, say_notes, table
 from magnet.errors import UserError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from magnet.commands.options import given_options, read_options, value_of
+from magnet.commands.terminal import given_options, read_options, say_notes, value_of
 from magnet.errors import UserError
 from magnet.training.config import TrainConfig
 from magnet.training.presets import start_note, with_preset
@@ -38,19 +38,14 @@ class TrainOptions(TrainConfig):
 def main(arguments: Sequence[str]) -> None:
     """Train or resume, then evaluate."""
     given = given_options(arguments)
-    run = value_of("--resume", arguments, "")
+    run = value_of("--resume", arguments)
     if "resume" in given and (not run or run.startswith("--")):
         raise UserError("--resume needs the folder of a run, as in: magnet train --resume runs/photos")
-    start = TrainOptions(
-        data=value_of("--data", arguments, ""),
-        method=value_of("--method", arguments, "magnet"),
-        preset=value_of("--preset", arguments, "auto"),
-    )
-    needed = "" if "resume" in given else tyro.MISSING
-    default = dataclasses.replace(with_preset(start), data=start.data or needed)
+    start = preset_defaults(arguments)
+    default = TrainOptions(**vars(start) | {"data": start.data or ("" if "resume" in given else tyro.MISSING)})
     options = read_options(TrainOptions, "train", HELP, arguments, default=default)
     if options.resume is not None:
-        others = sorted(given - {"resume", "quiet", "no_quiet"})
+        others = sorted(given - {"resume", "quiet"})
         if others:
             words = " ".join(f"--{name.replace('_', '-')}" for name in others)
             raise UserError(f"--resume goes on with the settings of the run: leave out {words}")
@@ -58,16 +53,26 @@ def main(arguments: Sequence[str]) -> None:
         return
     check_used(options, default)
 
-    from magnet.commands.screen import say_notes
     from magnet.training.train import train
 
-    config = settings_of(options)
+    config = config_of(options)
     if int(os.environ.get("RANK", "0")) == 0:
         say_notes([start_note(config)])
     _finish(train(config), config)
 
 
-def settings_of(options: TrainConfig) -> TrainConfig:
+def preset_defaults(arguments: Sequence[str], method: str = "") -> TrainConfig:
+    """The settings where nothing else is given: those of the preset, for the data and the method that are given."""
+    return with_preset(
+        TrainConfig(
+            data=value_of("--data", arguments),
+            method=method or value_of("--method", arguments, "magnet"),
+            preset=value_of("--preset", arguments, "auto"),
+        )
+    )
+
+
+def config_of(options: TrainConfig) -> TrainConfig:
     """The settings of a run among the options of a command that has more."""
     return TrainConfig(**{field.name: getattr(options, field.name) for field in dataclasses.fields(TrainConfig)})
 

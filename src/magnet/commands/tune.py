@@ -1,18 +1,23 @@
 """magnet tune."""
 
 import dataclasses
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
+from rich.console import Console
 
-from magnet.commands.options import given_options, read_options, short_name, value_of
-from magnet.commands.train import check_used, settings_of
+from magnet.commands.terminal import given_options, percent, progress, read_options, short_name, table
+from magnet.commands.train import check_used, config_of, preset_defaults
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
+
+if TYPE_CHECKING:
+    from magnet.training.search import Search, Study
 
 HELP = """Search for settings at random, as the paper does, judged on validation data; the test part is not looked at.
 
@@ -26,6 +31,20 @@ examples:
   magnet tune --data photos/ --method triplet --backbone convnet --jobs 2 --out searches/triplet
   magnet tune --data digits --learning-rate 0.01 --sampler tpe
 """
+
+
+# As the paper's appendix calls them, and in short.
+TITLES = {
+    "learning_rate": ("Learning rate", "Rate"),
+    "annealing": ("Annealing factor", "Annealing"),
+    "alpha": ("Gap", "Gap"),
+    "scaling": ("Global scaling", "Scaling"),
+    "clusters_per_class": ("Clusters/class", "K"),
+    "clusters_per_batch": ("Clusters/batch", "M"),
+    "examples_per_cluster": ("Examples/cluster", "D"),
+    "impostor_fraction": ("Nearest impostor fraction", "Fraction"),
+    "neighbours": ("Neighbourhood size", "L"),
+}
 
 
 @dataclass(frozen=True)
@@ -46,25 +65,17 @@ class TuneOptions(TrainConfig):
 
 def main(arguments: Sequence[str]) -> None:
     """Search, then say what was found and how to use it."""
-    start = TuneOptions(
-        data=value_of("--data", arguments, ""),
-        method=value_of("--method", arguments, "magnet"),
-        preset=value_of("--preset", arguments, "auto"),
-    )
+    start = preset_defaults(arguments)
     # The annealing factor is searched as in the paper, whatever the schedule of the preset, unless cosine is asked for.
-    default = dataclasses.replace(with_preset(start), data=start.data or tyro.MISSING, schedule="annealing")
+    default = TuneOptions(**vars(start) | {"data": start.data or tyro.MISSING, "schedule": "annealing"})
     options = read_options(TuneOptions, "tune", HELP, arguments, default=default)
     check_used(options, default)
     folder = options.out or Path("searches") / f"{short_name(options.data)}-{options.method}-{options.seed}"
 
-    from rich.console import Console
-
-    from magnet.commands.screen import progress
-    from magnet.commands.tune_report import Lines, tell
     from magnet.training.search import Search, tune
 
     search = Search(
-        settings_of(options), folder, options.trials, options.jobs, options.sampler,
+        config_of(options), folder, options.trials, options.jobs, options.sampler,
         frozenset(given_options(arguments)), options.keep,
     )  # fmt: skip
     console = Console()
@@ -72,3 +83,74 @@ def main(arguments: Sequence[str]) -> None:
     with progress("trials") if options.jobs > 1 and not options.quiet else nullcontext() as bar:
         study = tune(search, report=lambda study: lines.show(study, bar), console=console)
     tell(search, study, short_name(options.data), console)
+
+
+class Lines:
+    """A line for every trial that has ended since the last look; the first look says what there was before."""
+
+    def __init__(self, search: "Search", console: Console) -> None:
+        self.search, self.console = search, console
+        self.shown: set[int] | None = None
+
+    def show(self, study: "Study", bar: Callable[[int, int], None] | None) -> None:
+        """Look at the study."""
+        from magnet.training.search import settings_of
+
+        ended, ranked = study.ended(), study.ranked()
+        best = f"best {percent(ranked[0].value)}" if ranked else ""
+        if self.shown is None and ended:
+            self._say(f"going on after {len(ended)} trials  {best}")
+        elif self.shown is not None:
+            for trial in ended:
+                if trial.number not in self.shown:
+                    values = [f"{TITLES[k][1]} {v:g}" for k, v in settings_of(trial.params).items()]
+                    error = "failed" if trial.value is None else f"error {percent(trial.value)}"
+                    self._say("  ".join([f"trial {trial.number}", error, best, *values]))
+        self.shown = {trial.number for trial in ended}
+        if bar is not None:
+            bar(len(ended), self.search.trials)
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+
+def tell(search: "Search", study: "Study", data: str, console: Console) -> None:
+    """The best five, the chosen settings as the paper tabulates them, and the command that uses them."""
+    from magnet.training.search import settings_of
+
+    ranked = [(trial, settings_of(trial.params)) for trial in study.ranked()[:5]]
+    winner, settings = ranked[0]
+    short = [TITLES[name][1] for name in settings]
+    best = table("Trial", "Error", *short, right=("Trial", "Error", *short))
+    for trial, values in ranked:
+        best.add_row(str(trial.number), percent(trial.value), *(f"{values[name]:g}" for name in settings))
+    chosen = table("Model", "Hyperparameter", data, right=(data,))
+    for i, (name, value) in enumerate(settings.items()):
+        chosen.add_row("" if i else search.config.method.capitalize(), TITLES[name][0], f"{value:g}")
+    config = final_config(search, settings)
+    config.save(search.folder / "best.yaml")
+    failed = sum(trial.value is None for trial in study.ended())
+    console.print(f"\n{len(study.ended())} trials, {failed} failed. The best, by validation error:\n", highlight=False)
+    console.print(best, "", chosen, "", sep="\n")
+    print(f"All settings: {search.folder / 'best.yaml'}")
+    print(f"The run of the best trial: {search.run_folder(winner.number)}")
+    print(f"To train with them:\n{command_of(config)}")
+
+
+def final_config(search: "Search", settings: dict[str, Any]) -> TrainConfig:
+    """The configuration to train with: on all training data, unless a validation part was asked for or is needed."""
+    keeps = search.config.validation or search.config.patience
+    validation = search.base.validation if keeps else 0.0
+    return dataclasses.replace(search.config, out=search.folder / "final", validation=validation, **settings)
+
+
+def command_of(config: TrainConfig) -> str:
+    """The command line of `magnet train` that gives this configuration."""
+    default = with_preset(TrainConfig(config.data, method=config.method, preset=config.preset)).to_dict()
+    words = ["magnet", "train", "--data", config.data, "--method", config.method, "--preset", config.preset]
+    for name, value in config.to_dict().items():
+        if name not in ("data", "method", "preset") and value != default[name]:
+            flag = name.replace("_", "-")
+            switch = [f"--{flag}" if value else f"--no-{flag}"]
+            words += switch if isinstance(value, bool) else [f"--{flag}", str(value)]
+    return shlex.join(words)

@@ -1,0 +1,118 @@
+"""What all commands share: options from the command line, text that cannot act on the terminal, progress beside it."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+T = TypeVar("T")
+RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="The run folder.")]
+Inputs = Annotated[
+    tuple[Path, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(
+        metavar="INPUT ...",
+        help="Photos, or folders of them; for a run on vectors .npy, .npz with X, or .csv, a row for each vector.",
+        help_behavior_hint="(one or more)",
+    ),
+]
+Report = Callable[[int, int], None]  # told how much is done, of how much
+
+
+def read_options(kind: type[T], command: str, description: str, arguments: Sequence[str], **more: Any) -> T:
+    """Options of a command from its words on the command line; ``--help`` prints the description with examples."""
+    return tyro.cli(kind, prog=f"magnet {command}", description=description, args=list(arguments), **more)
+
+
+def value_of(flag: str, arguments: Sequence[str], default: str = "") -> str:
+    """The value of one flag, looked up before the options are read as a whole: others' defaults depend on it.
+
+    >>> value_of("--data", ["--quiet", "--data=digits"])
+    'digits'
+    """
+    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
+        if word == flag:
+            return following
+        if word.startswith(flag + "="):
+            return word.split("=", 1)[1]
+    return default
+
+
+def given_options(arguments: Sequence[str]) -> set[str]:
+    """The options that were given, as Python spells them; also those that were switched off.
+
+    >>> sorted(given_options(["--data", "digits", "--learning-rate=0.1", "--no-quiet"]))
+    ['data', 'learning_rate', 'quiet']
+    """
+    names = {word.split("=")[0].removeprefix("--").replace("-", "_") for word in arguments if word.startswith("--")}
+    return {name.removeprefix("no_") for name in names}
+
+
+def short_name(data: str) -> str:
+    """A word for data that --data names, for the folder of what comes of it.
+
+    >>> short_name("pets:sets/oxford-pets")
+    'oxford-pets'
+    """
+    return Path(data.split(":")[-1]).stem or "data"
+
+
+def plain(words: object, style: str = "") -> Text:
+    """Text from outside (names of classes and files) as it is: no markup, and no control characters."""
+    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(words)), style=style)
+
+
+def percent(share: float | None) -> str:
+    """A fraction for people."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """What must be known of the results, a line each, on standard error beside them."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for note in notes:
+        if note:
+            console.print(plain(f"note: {note}", "yellow"))
+
+
+def table(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:
+    """A light table. The columns ``right`` hold numbers; those and the ``whole`` ones are never broken."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in columns:
+        made.add_column(
+            name,
+            justify="right" if name in right else "left",
+            no_wrap=name in right or name in whole,
+            overflow="ellipsis" if name in whole else "fold",
+        )
+    return made
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Report]:
+    """A bar on standard error while a pass over examples is under way; nothing where nobody looks."""
+    console = Console(stderr=True)
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=True)
+    task = bar.add_task(what)
+
+    def report(done: int, total: int) -> None:
+        if done < total:  # a pass that is over at once shows nothing
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield report
+    finally:
+        bar.stop()
