@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from magnet.data import open_data
 from magnet.experiments import attributes, cache, demo
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, agreement, read_values, spread
@@ -123,30 +122,29 @@ def test_weights_that_overflow_in_the_last_step_are_noticed(tmp_path):
 
 
 def test_a_method_of_the_demo_that_diverges_has_no_run_and_no_numbers(tmp_path):
-    data = open_data(write_vectors(tmp_path / "v.npz", classes=4), validation=0.2)
-    config = replace(configure("v.npz", "softmax"), learning_rate=ABSURD, validation=0.2, evaluate=False)
-    outcome = demo.measure(config, data, tmp_path / "demo" / "softmax", 2, Console(quiet=True))
-    assert outcome.run is None
-    assert outcome.knc == outcome.knn == outcome.hidden == [None, None]
-    assert outcome.curve == []
+    data = write_vectors(tmp_path / "v.npz", classes=4)
+    config = replace(configure(data, "softmax"), learning_rate=ABSURD, validation=0.2, evaluate=False)
+    lab = Lab(lambda method: config, tmp_path / "demo", methods=("softmax",), seeds=2, console=Console(quiet=True))
+    reached = demo.measure(lab, "softmax")
+    assert reached.run is None
+    assert reached.knc == reached.knn == reached.hidden == [None, None]
+    assert reached.curve == []
     assert not list((tmp_path / "demo").iterdir())
 
 
 def test_the_demo_goes_on_without_a_method_that_diverges(tmp_path, capsys, monkeypatch):
     from magnet.commands.demo import main
-    from magnet.report import maps
-    from magnet.report.explorer import build
 
-    def measured(config, data, folder, *rest):
-        if config.method == "triplet":
-            return demo.Outcome([None], [None], [None], [], None)
-        return demo.Outcome([0.05], [0.06], [0.07], [(10, 0.5)], SimpleNamespace(folder=folder))
+    def measured(lab, method):
+        if method == "triplet":
+            return demo.Reached([None], [None], [None], [], None)
+        return demo.Reached([0.05], [0.06], [0.07], [(10, 0.5)], SimpleNamespace(folder=lab.out / method))
 
     drawn = []
     monkeypatch.setattr(demo, "measure", measured)
     monkeypatch.setattr(demo, "map_of", lambda run, title: title)
-    monkeypatch.setattr(maps, "draw_maps", lambda panels, *rest, **more: drawn.extend(panels))
-    monkeypatch.setattr(build, "explore", lambda runs, **more: SimpleNamespace(html=lambda: f"{len(runs)} runs"))
+    monkeypatch.setattr(demo, "draw_maps", lambda panels, *rest, **more: drawn.extend(panels))
+    monkeypatch.setattr(demo, "explore", lambda runs, **more: SimpleNamespace(html=lambda: f"{len(runs)} runs"))
     main(["--out", str(tmp_path), "--seeds", "1"])
     shown = capsys.readouterr().out
     row = next(line for line in shown.splitlines() if "triplet" in line and "diverged" in line)

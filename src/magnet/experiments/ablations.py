@@ -8,7 +8,6 @@ from magnet.experiments.lab import ONLY_LAST, Lab
 from magnet.experiments.outcome import Outcome, Table, spread
 from magnet.training.config import TrainConfig
 
-HELP = "alpha, K, M against D, L, refreshes, scaling, sampling, warm start: one small table each"
 Choice = tuple[str, dict[str, Any]]
 BATCH = 48
 L_VALUES = (1, 2, 4, 16, 64, 128, 512)

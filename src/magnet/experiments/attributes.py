@@ -26,7 +26,6 @@ from magnet.report.attribute_plot import Panel, draw_attribute_curves
 from magnet.report.thumbnails import thumbnails
 from magnet.training.run import Run
 
-HELP = "how many neighbours share an attribute (attribute concentration, figure 5d)"
 OURS = "magnet"
 CONSTANT = "No attribute varies within a class, so there is no table of neighbours within the class."
 TRAINED = (
@@ -34,6 +33,13 @@ TRAINED = (
     "are ImageNet's training images."
 )
 Scope = Literal["all", "others", "class"]
+PIXEL_ATTRIBUTES = ["bright", "left-heavy", "top-heavy", "wide"]
+PIXEL_NOTE = (
+    "The data has no attributes: these were computed from the pixels. Half of the examples each are brighter, "
+    "have their light further left, further up, or spread wider than the other half."
+)
+PIXEL_SIDE = 28
+ROWS = 512  # queries at a time
 
 
 @dataclass
@@ -213,14 +219,6 @@ def _panel(scope: Scope, methods: dict[str, Measured]) -> Panel:
     return Panel(title, "neighbours that share the attribute, %", curves, 100 * base)
 
 
-PIXEL_ATTRIBUTES = ["bright", "left-heavy", "top-heavy", "wide"]
-PIXEL_NOTE = (
-    "The data has no attributes: these were computed from the pixels. Half of the examples each are brighter, "
-    "have their light further left, further up, or spread wider than the other half."
-)
-PIXEL_SIDE = 28
-
-
 def attributes_of(data: Dataset, rows: np.ndarray) -> tuple[Attributes, str]:
     """The attributes of the examples at ``rows`` (n,), and what a reader must know of them ("" if nothing)."""
     if data.attributes is not None:
@@ -250,9 +248,6 @@ def derived_attributes(data: Dataset, rows: np.ndarray) -> Attributes:
     wide = np.sqrt(np.maximum(across @ place**2 - x**2, 0))
     measured = np.stack([total, -x, -y, wide], axis=1)
     return Attributes(PIXEL_ATTRIBUTES, (measured > np.median(measured, axis=0)).astype(np.float32), "image")
-
-
-ROWS = 512  # queries at a time
 
 
 def example_values(

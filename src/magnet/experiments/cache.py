@@ -27,6 +27,10 @@ from magnet.training.train import train
 from magnet.training.workbench import absolute, complete
 
 JUDGED = "judged"  # a file in a run whose weights were dropped: its validation errors are known, or it DIVERGED
+TOP = 5
+Rule = Literal["head", "knc", "knn"]
+RULES: tuple[Rule, ...] = ("head", "knc", "knn")
+RULE_NAMES = {"head": "own head", "knc": "kNC", "knn": "soft kNN"}
 
 
 def key_of(config: TrainConfig, data: Dataset) -> str:
@@ -78,8 +82,11 @@ def judged(
                 _drop_weights(run, "finished")
             except FloatingPointError:
                 _drop_weights(run, DIVERGED)
-    if has_diverged(run):
-        return []
+    return [] if has_diverged(run) else validation_curve(run)
+
+
+def validation_curve(run: Path) -> list[tuple[int, float]]:
+    """The validation errors (step, error) that a run noted."""
     return [(int(r["step"]), float(r["error"])) for r in read_journal(run) if r["kind"] == "validation"]
 
 
@@ -145,12 +152,6 @@ def of_test_part(run: Run) -> Tensor:
     with replacing(path) as draft, draft.open("wb") as file:
         np.save(file, found.numpy())
     return found
-
-
-TOP = 5
-Rule = Literal["head", "knc", "knn"]
-RULES: tuple[Rule, ...] = ("head", "knc", "knn")
-RULE_NAMES = {"head": "own head", "knc": "kNC", "knn": "soft kNN"}
 
 
 def top_classes(run: Run, labels: Tensor | None = None) -> dict[Rule, np.ndarray]:

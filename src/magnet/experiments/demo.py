@@ -1,35 +1,98 @@
-"""The demo's measurements: one method, trained on digits and on digits merged in pairs."""
+"""The demo: three methods with one small network, on scikit-learn's digits and on digits merged in random pairs."""
 
 import shutil
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
-
-from rich.console import Console
-from torch import Tensor
 
 from magnet.data import Dataset, merge_classes
-from magnet.evaluation.errors import top_errors
-from magnet.experiments.dynamics import mean_curve
-from magnet.index import ClusterIndex
+from magnet.errors import UserError
+from magnet.experiments.cache import top_classes, validation_curve, wrong
+from magnet.experiments.dynamics import first_at, mean_curve, settled
+from magnet.experiments.lab import Lab
+from magnet.experiments.outcome import DIVERGED, Outcome, Table, some_diverged
 from magnet.report.curves import Curve
+from magnet.report.explorer.build import explore
 from magnet.report.layout import lay_out
-from magnet.report.maps import Map
+from magnet.report.maps import Map, draw_maps
+from magnet.report.page import write_whole
 from magnet.training.config import CONFIG, TrainConfig
-from magnet.training.folder import read_journal
+from magnet.training.presets import with_preset
 from magnet.training.run import Run
 from magnet.training.train import train
 
+METHODS = ("softmax", "triplet", "magnet")
+REFRESHES = 5  # of Magnet that are kept for the page
+
 
 @dataclass
-class Outcome:
+class Reached:
     """What one method reached: errors on the test part of each seed, as fractions; None where the run diverged."""
 
-    knc: list[float | None]
-    knn: list[float | None]
-    hidden: list[float | None]  # kNC error on the digits themselves after training on pairs of them
-    curve: Curve  # (step, validation error), mean over the seeds
-    run: Run | None  # of the first seed
+    knc: list[float | None] = field(default_factory=list)
+    knn: list[float | None] = field(default_factory=list)
+    hidden: list[float | None] = field(default_factory=list)  # kNC on the digits after training on pairs of them
+    curve: Curve = field(default_factory=list)  # (step, validation error), mean over the seeds
+    run: Run | None = None  # of the first seed
+
+
+def settings(method: str, *, epochs: int, seed: int, quiet: bool) -> TrainConfig:
+    """The configuration of a method: the same network, rate and length for all."""
+    return replace(
+        with_preset(TrainConfig(data="digits", method=method)),
+        backbone="mlp", hidden=128, dim=32, epochs=epochs, learning_rate=0.03, clusters_per_class=8,
+        clusters_per_batch=36, seed=seed, validation=0.2, evaluate=False, quiet=quiet,
+        keep_refreshes=REFRESHES if method == "magnet" else 0,
+    )  # fmt: skip
+
+
+def run(lab: Lab) -> Outcome:
+    """Train and test every method; draw the maps of the first seed's runs, and write a page to explore them."""
+    start = time.monotonic()
+    reached: dict[str, Reached] = {}
+    for method in lab.methods:
+        reached[method] = measure(lab, method)
+        lab.console.print(f"[dim]{method}: trained after {time.monotonic() - start:.0f} s[/]")
+    runs = {method: found.run for method, found in reached.items() if found.run is not None}
+    if not runs:
+        raise UserError("all methods diverged with their first seed: there is no run to draw; give another --seed")
+    picture, page = lab.out / "maps.png", lab.out / "explore.html"
+    with lab.console.status("laying out the maps"):
+        title = "Test digits after training with each method (t-SNE)"
+        draw_maps([map_of(run, method) for method, run in runs.items()], lab.held.classes, picture, title=title)
+        seed = lab.configure("magnet").seed
+        explorer = explore(
+            list(runs.values()), examples=len(lab.held), seed=seed, say=lambda what: lambda done, total: None
+        )
+        write_whole(page, explorer.html())
+    values = {
+        method: {"knc": found.knc, "knn": found.knn, "hidden": found.hidden, "curve": found.curve}
+        | {"run": None if found.run is None else str(found.run.folder)}
+        for method, found in reached.items()
+    }
+    return Outcome([_table(reached, lab.seeds)], [picture, page], values)
+
+
+def measure(lab: Lab, method: str) -> Reached:
+    """Train one method on the digits, and on a random pairing of them, with each seed."""
+    reached = Reached()
+    curves: list[Curve] = []
+    first, data = lab.configure(method), lab.held
+    for config in lab.seeded(first):
+        folder = lab.out / (method if config.seed == first.seed else f"{method}-{config.seed}")
+        run = _train(lab, config, data, folder)
+        found = {} if run is None else _errors(run, data)
+        merged = merge_classes(data, config.seed)
+        coarse = _train(lab, config, merged, lab.out / f"{method}-pairs-{config.seed}")
+        hidden = {} if coarse is None else _errors(coarse, data)
+        reached.knc.append(found.get("knc"))
+        reached.knn.append(found.get("knn"))
+        reached.hidden.append(hidden.get("knc"))
+        curves.append([] if run is None else validation_curve(folder))
+        if config.seed == first.seed:
+            reached.run = run
+    reached.curve = mean_curve(curves)
+    return reached
 
 
 def map_of(run: Run, title: str) -> Map:
@@ -39,51 +102,47 @@ def map_of(run: Run, title: str) -> Map:
     return Map(title, placed, run.data.labels[rows].numpy(), centres)
 
 
-def measure(config: TrainConfig, data: Dataset, folder: Path, seeds: int, console: Console) -> Outcome:
-    """Train one method on the data, and on a random pairing of its classes, with each of some seeds."""
-    outcome = Outcome([], [], [], [], None)
-    curves: list[Curve] = []
-    for seed in range(config.seed, config.seed + seeds):
-        seeded = replace(config, seed=seed)
-        place = folder if seed == config.seed else folder.with_name(f"{folder.name}-{seed}")
-        run = _train(seeded, data, place, console)
-        found = {} if run is None else _errors(run, data, run.bench.labels)
-        merged = merge_classes(data, seed)
-        coarse = _train(seeded, merged, folder.with_name(f"{folder.name}-pairs-{seed}"), console)
-        hidden = {} if coarse is None else _errors(coarse, data, data.labels[coarse.bench.train])
-        outcome.knc.append(found.get("knc"))
-        outcome.knn.append(found.get("knn"))
-        outcome.hidden.append(hidden.get("knc"))
-        curves.append([] if run is None else _curve(place))
-        if seed == config.seed:
-            outcome.run = run
-    outcome.curve = mean_curve(curves)
-    return outcome
+def _train(lab: Lab, config: TrainConfig, data: Dataset, folder: Path) -> Run | None:
+    """The run, or None if it diverged; then nothing of it is left, as it cannot be opened.
 
-
-def _train(config: TrainConfig, data: Dataset, folder: Path, console: Console) -> Run | None:
-    """The run, or None if it diverged; then nothing of it is left, as it cannot be opened."""
+    It lies in a folder named after its method, for people to look at, and not in the lab's cache.
+    """
     if (folder / CONFIG).is_file():  # of an earlier demo
         shutil.rmtree(folder)
     try:
-        return Run(train(replace(config, out=folder), data=data, console=console), which="last", data=data)
+        return Run(train(replace(config, out=folder), data=data, console=lab.console), which="last", data=data)
     except FloatingPointError:
         shutil.rmtree(folder)
         return None
 
 
-def _curve(folder: Path) -> Curve:
-    return [(int(r["step"]), float(r["error"])) for r in read_journal(folder) if r["kind"] == "validation"]
+def _errors(run: Run, data: Dataset) -> dict[str, float]:
+    """Test errors under both rules, with the classifiers fitted to the classes of ``data``."""
+    answers, truth = top_classes(run, data.labels), data.labels[data.indices("test")]
+    return {rule: float(wrong(found, truth).mean()) for rule, found in answers.items()}
 
 
-def _errors(run: Run, data: Dataset, labels: Tensor) -> dict[str, float]:
-    """Test errors under both rules, with the classifiers fitted to the given labels of the training part."""
-    method, config, rows = run.learner.method, run.config, data.indices("test")
-    index = ClusterIndex.fit(run.references, labels, config.clusters_per_class, seed=config.seed)
-    views, truth = run.embed(rows, test=True), data.labels[rows]
-    rules: tuple[Literal["knc"], Literal["knn"]] = ("knc", "knn")
-    errors: dict[str, float] = {}
-    for name in rules:
-        rule = method.soft_rule(name, index, run.references, labels, config.neighbours)
-        errors[name] = top_errors(rule.predict_log_proba(views), rule.classes, truth)["error"]
-    return errors
+def _table(reached: dict[str, Reached], seeds: int) -> Table:
+    goal = settled(reached["triplet"].curve)
+    rows = []
+    for method, found in reached.items():
+        steps = None if goal is None else first_at(found.curve, goal)
+        never = "not reached" if found.curve and goal is not None else DIVERGED
+        errors = [_percent(found.knc), _percent(found.knn), _percent(found.hidden)]
+        rows.append([method, *errors, never if steps is None else str(steps)])
+    return Table(
+        f"Errors on the 540 test digits, mean of {seeds} seed{'s' * (seeds > 1)}",
+        ["method", "kNC", "soft kNN", "hidden digits", "steps to triplet's error"],
+        rows,
+        "kNC: soft votes of the nearest clusters; soft kNN: of examples.\n"
+        "Hidden digits: trained on digits merged in random pairs, kNC error\n"
+        "on the digits themselves. Steps: until the validation error is where\n"
+        f"that of triplet ends ({DIVERGED if goal is None else f'{goal:.1%}'}).",
+    )
+
+
+def _percent(errors: list[float | None]) -> str:
+    known = [error for error in errors if error is not None]
+    if not known:
+        return DIVERGED
+    return f"{sum(known) / len(known):.1%}" + some_diverged(len(errors) - len(known), len(errors))

@@ -9,9 +9,9 @@ from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import DIVERGED, Outcome, Table, pretty, seeds
 from magnet.report.curves import Curve, draw_curves
 
-HELP = "error against iterations for the best configuration of each method (training curves)"
 TRIPLETS = ("triplet", "semantic-triplet")
 LONGER = 2  # times the epochs of the search, so that every method has room to flatten out
+SETTLED = 3  # the last validations, whose mean is the error that a method ends at
 
 
 def run(lab: Lab) -> Outcome:
@@ -87,9 +87,6 @@ def _ratios(ratios: list[float | None]) -> str:
         return "none, as one of the two diverged or Magnet does not get there"
     never = f"; not there in {len(ratios) - len(known)}" if len(known) < len(ratios) else ""
     return f"{median(known):.1f} ({', '.join(f'{ratio:.1f}' for ratio in known)}{never})"
-
-
-SETTLED = 3  # the last validations, whose mean is the error that a method ends at
 
 
 def settled(curve: Curve) -> float | None:

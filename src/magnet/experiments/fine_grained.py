@@ -11,8 +11,6 @@ from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, differe
 from magnet.experiments.search import record, settings_table, with_errors
 from magnet.methods import method_class
 
-HELP = "test error of every method on the official split, settings chosen by an equal search (tables a to d)"
-
 
 def run(lab: Lab) -> Outcome:
     """Search, train with every seed, test."""

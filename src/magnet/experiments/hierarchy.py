@@ -23,7 +23,6 @@ from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, differe
 from magnet.experiments.search import settings_table, with_errors
 from magnet.training.run import Run
 
-HELP = "error on the hidden classes after training on merged ones (table f)"
 SEARCH_PAIRING = 1000  # added to the seed: the pairing that settings are chosen on, not one of those that are tested
 BEST = 3  # trials whose settings the repetitions take in turn
 TAKEN = "The repetitions take them in turn."

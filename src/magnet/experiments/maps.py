@@ -22,10 +22,17 @@ from magnet.report.layout import lay_out
 from magnet.report.thumbnails import thumbnails
 from magnet.training.run import Run
 
-HELP = "t-SNE maps: densities of the classes, clusters, an attribute, the images themselves (figures 2 and 5, appendix)"
 MOST = 5000  # test examples on a map
 CLOSEST = 4  # examples shown of a cluster
 CALLOUT_PIXELS = 72
+CLUSTERS = (
+    "Red arrows: the two clusters furthest apart of each of the four classes whose clusters lie furthest apart, "
+    "or the largest clusters where classes have one each, and the four test examples closest to them."
+)
+ATTRIBUTES = (
+    "Attributes: of those that at most half of the examples have, the one that varies most within classes "
+    "(between classes, where whole classes were annotated), and the next that is correlated with it by less than 0.5."
+)
 
 
 def run(lab: Lab) -> Outcome:
@@ -136,16 +143,6 @@ def _image_maps(lab: Lab, rows: Tensor, maps: dict[str, DensityMap]) -> tuple[li
         title = f"{lab.data.name}: {len(pictures):,} test examples on the map of {panel.title}"
         figures.append(draw_image_map(picture, lab.data.classes, lab.out / f"images-{name}.png", title=title))
     return figures, []
-
-
-CLUSTERS = (
-    "Red arrows: the two clusters furthest apart of each of the four classes whose clusters lie furthest apart, "
-    "or the largest clusters where classes have one each, and the four test examples closest to them."
-)
-ATTRIBUTES = (
-    "Attributes: of those that at most half of the examples have, the one that varies most within classes "
-    "(between classes, where whole classes were annotated), and the next that is correlated with it by less than 0.5."
-)
 
 
 def choose_clusters(index: ClusterIndex, pairs: int = 4) -> list[int]:

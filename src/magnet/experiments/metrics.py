@@ -11,8 +11,6 @@ from magnet.experiments.outcome import DIVERGED, Outcome, Table, mean_of, pretty
 from magnet.methods import method_class
 from magnet.report.bars import draw_bars
 
-HELP = "every method under soft kNN and under kNC (figure e)"
-
 
 def run(lab: Lab) -> Outcome:
     """Judge the runs of the fine-grained experiment by all rules."""

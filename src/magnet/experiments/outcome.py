@@ -25,6 +25,13 @@ from magnet.files import read_json, replacing
 
 RESULTS = "results.json"  # in the folder of an experiment
 PACKAGES = ("magnet", "torch", "numpy", "scikit-learn", "openTSNE", "pytorch-metric-learning", "timm")
+PAIRED = "In brackets: 95 % interval, paired bootstrap over test examples and repetitions; * where it excludes zero."
+DIVERGED = "diverged"  # in the place of a number that a run does not have
+_NAMES = {"softmax": "softmax", "triplet": "triplet", "semantic-triplet": "semantic triplet", "magnet": "Magnet",
+          "nca": "NCA", "cluster-nca": "cluster-NCA", "ncm": "NCM", "ncmc": "NCMC"}  # fmt: skip
+# of the search, or computed from the figures themselves
+_LEFT_OUT = ("settings", "trials", "attributes", "sizes", "curves", "shown", "difference", "relative", DIVERGED)
+BLOCK = re.compile(r"(<!-- results (\S+?)((?: \d+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @dataclass
@@ -101,12 +108,6 @@ def machine() -> dict[str, Any]:
     return {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()}
 
 
-PAIRED = "In brackets: 95 % interval, paired bootstrap over test examples and repetitions; * where it excludes zero."
-DIVERGED = "diverged"  # in the place of a number that a run does not have
-_NAMES = {"softmax": "softmax", "triplet": "triplet", "semantic-triplet": "semantic triplet", "magnet": "Magnet",
-          "nca": "NCA", "cluster-nca": "cluster-NCA", "ncm": "NCM", "ncmc": "NCMC"}  # fmt: skip
-
-
 def pretty(row: str) -> str:
     """The name of a method as it is printed, with the settings of its own that the row has in brackets."""
     if row.startswith("pml/"):
@@ -154,10 +155,6 @@ def share(interval: Interval | None) -> str:
         return ""
     mean, low, high = (100 * value for value in interval)
     return f"{mean:.0f} % [{low:.0f}, {high:.0f}]{'*' * interval.excludes_zero}"
-
-
-# of the search, or computed from the figures themselves
-_LEFT_OUT = ("settings", "trials", "attributes", "sizes", "curves", "shown", "difference", "relative", DIVERGED)
 
 
 def read_values(path: Path, experiment: str) -> dict[str, Any]:
@@ -222,9 +219,6 @@ def _cell(repetitions: np.ndarray) -> str:
     if len(there) < len(repetitions):
         return f"{len(there)} of {len(repetitions)} there" + "".join(f", {value:.3g}" for value in there)
     return f"{there.mean():.3g} ± {there.std(ddof=1):.2g}"
-
-
-BLOCK = re.compile(r"(<!-- results (\S+?)((?: \d+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def fill_page(text: str, folder: Path) -> str:
