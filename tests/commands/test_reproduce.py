@@ -73,7 +73,7 @@ def test_settings_of_another_experiment_are_taken_over(tmp_path: Path, capsys: p
     for content, said in (
         ([], "does not hold chosen settings"),
         ({"settings": {"classes": {"magnet": [{"alpha": 1.0}]}}}, "has no settings of triplet for classes"),
-        ({"settings": {"classes": {"magnet": [{"colour": 1.0}]}}}, "has settings that there are not: colour"),
+        ({"settings": {"classes": {"magnet": [{"colour": 1.0}]}}}, "names settings that do not exist: colour"),
     ):
         source.write_text(json.dumps(content))
         assert main(["reproduce", "fine-grained", *words]) == 2

@@ -13,7 +13,7 @@ from magnet.experiments import cache
 from magnet.experiments.cache import is_finished, judged, key_of, other_data_note, top_classes, trained, wrong
 from magnet.experiments.lab import Lab, methods_of, read_row
 from magnet.experiments.outcome import pretty
-from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, settings_for, space_of, trials, with_dropout
+from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, searched_space, settings_for, trials, with_dropout
 from magnet.runs.evaluate import evaluate
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.folder import find_checkpoint
@@ -42,7 +42,7 @@ def test_every_method_gets_the_same_number_of_trials_and_a_trial_is_repeatable()
 
 def test_what_is_given_is_not_searched() -> None:
     fixed = frozenset({"alpha", "clusters_per_batch"})
-    assert not {"alpha", "batch"} & space_of(configure("magnet"), fixed).keys()
+    assert not {"alpha", "batch"} & searched_space(configure("magnet"), fixed).keys()
     assert trials(configure("softmax"), 5, frozenset({"learning_rate"})) == [{}]
     fixed = frozenset({"dropout"})
     assert chosen(configure("softmax"), fixed) == {"learning_rate": configure("softmax").learning_rate}
@@ -235,7 +235,7 @@ def test_a_row_may_have_settings_of_its_own_which_are_not_searched(tmp_path: Pat
     assert pretty(row) == "Magnet (own mean batch, schedule annealing, clusters per batch 6)"
     assert methods_of("fine-grained", ("magnet", row)) == ("magnet", row)
     lab = Lab(lambda row: replace(configure("magnet"), **read_row(row)[1]), tmp_path / "some")
-    space = space_of(lab.configure(row), lab.fixed_for(row))
+    space = searched_space(lab.configure(row), lab.fixed_for(row))
     assert space.keys() == {"learning_rate", "alpha", "scaling", "clusters_per_class"}
     settings = {"classes": {"magnet": [{"alpha": 3.0}]}}
     assert settings_for(tmp_path, settings, "classes", ["magnet", row])[row] == [{"alpha": 3.0}]

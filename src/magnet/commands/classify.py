@@ -1,13 +1,12 @@
 """magnet classify."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from magnet.commands.terminal import Inputs, RunFolder, percent, plain, progress, read_options, say_notes, table
+from magnet.commands.terminal import Inputs, RunFolder, percent, plain, read_options, table
 from magnet.errors import UserError
 
 if TYPE_CHECKING:
@@ -50,22 +49,12 @@ def main(arguments: Sequence[str]) -> None:
     if options.top < 1:
         raise UserError(f"--top must be at least 1; found {options.top}")
 
-    from magnet.commands.inputs import read_queries
-    from magnet.export import load
-    from magnet.training.data_record import merging_note
+    from magnet.commands.inputs import ask
 
-    say_notes([merging_note(options.run)])
-    with progress("embedding") as report:
-        model = load(options.run, report=report)
-        answers = classify(model, read_queries(model, options.inputs), options.top, refuse=options.refuse)
-    if options.json:
-        print(json.dumps(answers, indent=1))
-        return
-    console = Console(highlight=False)
-    for number, answer in enumerate(answers):
-        if number:
-            console.print()
-        _show(answer, console)
+    def question(model: "Model", queries: "Queries") -> list[dict[str, Any]]:
+        return classify(model, queries, options.top, refuse=options.refuse)
+
+    ask(options.run, options.inputs, question, _show, as_json=options.json)
 
 
 def classify(model: "Model", queries: "Queries", top: int, *, refuse: bool = False) -> list[dict[str, Any]]:

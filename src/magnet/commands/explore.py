@@ -5,12 +5,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-import tyro
 from rich.console import Console
 
-from magnet.commands.terminal import Report, plain, read_options, say_notes
+from magnet.commands.terminal import Report, RunFolders, plain, read_options, say_notes
 from magnet.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,18 +27,12 @@ examples:
   magnet explore runs/photos --table photos.parquet --no-open
 """
 
-Runs = Annotated[
-    tuple[Path, ...],
-    tyro.conf.Positional,
-    tyro.conf.arg(metavar="RUN [RUN ...]", help="One to three run folders.", help_behavior_hint="(one or more)"),
-]
-
 
 @dataclass(frozen=True)
 class Explore:
     """The options of `magnet explore`."""
 
-    runs: Runs
+    runs: RunFolders
     out: Path = Path("explore.html")
     """The page; one that is there already is replaced."""
     table: Path | None = None

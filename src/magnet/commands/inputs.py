@@ -1,15 +1,19 @@
 """What commands are given to work on: a run, and photos or vectors to ask it about."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from rich.console import Console
 
+from magnet.commands.terminal import progress, say_notes
 from magnet.data.arrays import read_npz
 from magnet.data.images import decode, is_image
 from magnet.errors import UserError
-from magnet.export.model import Model
+from magnet.export import Model, load
+from magnet.training.data_record import merging_note
 from magnet.training.run import Run
 
 VECTORS = ".npy, .npz with X, or .csv"
@@ -28,6 +32,29 @@ def open_run(folder: Path, **options: Any) -> Run:
         found = "that is a file" if folder.exists() else "no such folder"
         raise UserError(f"there is no run at {folder}: {found}")
     return Run(folder, **options)
+
+
+def ask(
+    folder: Path,
+    inputs: Sequence[Path],
+    question: Callable[[Model, Queries], list[dict[str, Any]]],
+    show: Callable[[dict[str, Any], Console], None],
+    *,
+    as_json: bool,
+) -> None:
+    """Put a question to a run, or to a folder that was exported, and print its answers: one for each input."""
+    say_notes([merging_note(folder)])
+    with progress("embedding") as report:
+        model = load(folder, report=report)
+        answers = question(model, read_queries(model, inputs))
+    if as_json:
+        print(json.dumps(answers, indent=1))
+        return
+    console = Console(highlight=False)
+    for number, answer in enumerate(answers):
+        if number:
+            console.print()
+        show(answer, console)
 
 
 def read_queries(model: Model, paths: Sequence[Path]) -> Queries:

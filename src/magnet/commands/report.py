@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from magnet.commands.terminal import plain, progress, read_options, say_notes
+from magnet.commands.terminal import RunFolders, plain, progress, read_options, say_notes
 from magnet.errors import UserError
 
 HELP = """One page on one or several runs, side by side: a single HTML file that needs no network and no server.
@@ -22,18 +19,12 @@ examples:
   magnet report runs/magnet runs/softmax runs/triplet --out compare.html
 """
 
-Runs = Annotated[
-    tuple[Path, ...],
-    tyro.conf.Positional,
-    tyro.conf.arg(metavar="RUN [RUN ...]", help="Run folders.", help_behavior_hint="(one or more)"),
-]
-
 
 @dataclass(frozen=True)
 class ReportOptions:
     """The options of `magnet report`."""
 
-    runs: Runs
+    runs: RunFolders
     out: Path = Path("report.html")
     """The page; one that is there already is replaced."""
 

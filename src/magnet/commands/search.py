@@ -1,13 +1,12 @@
 """magnet search."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from magnet.commands.terminal import Inputs, RunFolder, plain, progress, read_options, say_notes, table
+from magnet.commands.terminal import Inputs, RunFolder, plain, read_options, table
 from magnet.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,26 +42,12 @@ def main(arguments: Sequence[str]) -> None:
     if options.count < 1:
         raise UserError(f"--count must be at least 1; found {options.count}")
 
-    from magnet.commands.inputs import read_queries
-    from magnet.export import load
-    from magnet.training.data_record import merging_note
+    from magnet.commands.inputs import ask
 
-    say_notes([merging_note(options.run)])
-    with progress("embedding") as report:
-        model = load(options.run, report=report)
-        answers = search(model, read_queries(model, options.inputs), options.count)
-    if options.json:
-        print(json.dumps(answers, indent=1))
-        return
-    console = Console(highlight=False)
-    for number, answer in enumerate(answers):
-        if number:
-            console.print()
-        console.print(plain(answer["input"], "bold"))
-        found = table("", "distance", "label", "training example", right=("distance",))
-        for row in answer["nearest"]:
-            found.add_row("", f"{row['distance']:.2f}", plain(row["label"]), plain(row["name"]))
-        console.print(found)
+    def question(model: "Model", queries: "Queries") -> list[dict[str, Any]]:
+        return search(model, queries, options.count)
+
+    ask(options.run, options.inputs, question, _show, as_json=options.json)
 
 
 def search(model: "Model", queries: "Queries", count: int) -> list[dict[str, Any]]:
@@ -75,3 +60,11 @@ def search(model: "Model", queries: "Queries", count: int) -> list[dict[str, Any
         }
         for name, rows in zip(queries.names, found, strict=True)
     ]
+
+
+def _show(answer: dict[str, Any], console: Console) -> None:
+    console.print(plain(answer["input"], "bold"))
+    found = table("", "distance", "label", "training example", right=("distance",))
+    for row in answer["nearest"]:
+        found.add_row("", f"{row['distance']:.2f}", plain(row["label"]), plain(row["name"]))
+    console.print(found)

@@ -15,6 +15,11 @@ from rich.text import Text
 
 T = TypeVar("T")
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="The run folder.")]
+RunFolders = Annotated[
+    tuple[Path, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="RUN [RUN ...]", help="Run folders.", help_behavior_hint="(one or more)"),
+]
 Inputs = Annotated[
     tuple[Path, ...],
     tyro.conf.Positional,

@@ -14,20 +14,20 @@ from magnet.training.config import TrainConfig
 from magnet.training.search import Range, Space, draw
 
 # Narrower than those of `magnet tune`, for the few trials that an experiment can afford.
-TRIPLET: Space = {"alpha": Range(0.1, 1.0), "impostor_fraction": Range(0.005, 0.5, log=True)}
-EVERYONE: Space = {"learning_rate": Range(0.001, 0.1, log=True)}
-SCALING: Space = {"scaling": Range(2.0, 16.0, log=True)}
-CLUSTERS: Space = {"clusters_per_class": (1, 2, 4, 8)}
-BATCH: Space = {"batch": ("12x4", "16x3", "24x2")}
-BY_METHOD: dict[str, Space] = {
-    "magnet": {"alpha": Range(0.5, 4.0, log=True)} | SCALING | CLUSTERS | BATCH,
-    "cluster-nca": SCALING | CLUSTERS | BATCH,
-    "nca": SCALING,
-    "ncm": SCALING,
-    "ncmc": SCALING | CLUSTERS,
+_RATE: Space = {"learning_rate": Range(0.001, 0.1, log=True)}
+_SCALING: Space = {"scaling": Range(2.0, 16.0, log=True)}
+_CLUSTERS: Space = {"clusters_per_class": (1, 2, 4, 8)}
+_BATCH: Space = {"batch": ("12x4", "16x3", "24x2")}
+_TRIPLET: Space = {"alpha": Range(0.1, 1.0), "impostor_fraction": Range(0.005, 0.5, log=True)}
+SPACES: dict[str, Space] = {  # by method, beside the learning rate, which is searched for all
+    "magnet": {"alpha": Range(0.5, 4.0, log=True)} | _SCALING | _CLUSTERS | _BATCH,
+    "cluster-nca": _SCALING | _CLUSTERS | _BATCH,
+    "nca": _SCALING,
+    "ncm": _SCALING,
+    "ncmc": _SCALING | _CLUSTERS,
     "contrastive": {"alpha": Range(0.2, 1.8)},
-    "triplet": TRIPLET,
-    "semantic-triplet": TRIPLET,
+    "triplet": _TRIPLET,
+    "semantic-triplet": _TRIPLET,
 }
 Settings = dict[str, dict[str, list[dict[str, Any]]]]  # by what they were chosen for, then by method, best first
 CLASSES = "classes"  # settings chosen for the classes as they are
@@ -35,8 +35,8 @@ DROPOUTS = (0.2, 0.5)  # tried after the random trials; beside 0, a linear map's
 FINALISTS = 3  # of the random trials: those that dropout is tried with
 
 
-class Chance:
-    """Numbers for one trial, by (seed, trial) alone."""
+class SeededTrial:
+    """Draws the numbers of one trial, by (seed, trial) alone, as a trial of Optuna would."""
 
     def __init__(self, seed: int, trial: int) -> None:
         self._rng = np.random.default_rng([seed, trial])
@@ -51,9 +51,9 @@ class Chance:
         return choices[int(self._rng.integers(len(choices)))]
 
 
-def space_of(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> Space:
+def searched_space(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> Space:
     """What is searched for a method; settings that were given are left as they are."""
-    space = EVERYONE | BY_METHOD.get(config.method, {})
+    space = _RATE | SPACES.get(config.method, {})
     if {"clusters_per_batch", "examples_per_cluster"} & fixed:
         space.pop("batch", None)
     return {name: where for name, where in space.items() if name not in fixed}
@@ -61,8 +61,8 @@ def space_of(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> Space:
 
 def trials(config: TrainConfig, count: int, fixed: frozenset[str] = frozenset()) -> list[dict[str, Any]]:
     """The settings of each trial; a method with nothing to search has one trial only."""
-    space = space_of(config, fixed)
-    return [draw(Chance(config.seed, trial), space) for trial in range(count)] if space else [{}]
+    space = searched_space(config, fixed)
+    return [draw(SeededTrial(config.seed, trial), space) for trial in range(count)] if space else [{}]
 
 
 def with_dropout(best: list[TrainConfig], fixed: frozenset[str] = frozenset()) -> list[TrainConfig]:
@@ -78,7 +78,7 @@ def with_dropout(best: list[TrainConfig], fixed: frozenset[str] = frozenset()) -
 def chosen(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The searched settings of a configuration and their values."""
     both = ["clusters_per_batch", "examples_per_cluster"]
-    names = [name for word in space_of(config, fixed) for name in (both if word == "batch" else [word])]
+    names = [name for word in searched_space(config, fixed) for name in (both if word == "batch" else [word])]
     dropout = {"dropout": max(0.0, config.dropout)} if with_dropout([config], fixed) else {}
     return {name: getattr(config, name) for name in names} | dropout
 
@@ -128,7 +128,7 @@ def read_settings(path: Path) -> Settings:
         ) from error
     unknown = names - {field.name for field in fields(TrainConfig)}
     if unknown:
-        raise UserError(f"{path} has settings that there are not: {', '.join(sorted(unknown))}")
+        raise UserError(f"{path} names settings that do not exist: {', '.join(sorted(unknown))}")
     return settings
 
 
