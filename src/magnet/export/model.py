@@ -14,14 +14,13 @@ from PIL import Image
 from torch import Tensor, nn
 
 from magnet.backbones import Backbone
-from magnet.classify import SoftNeighbours
+from magnet.classify import SoftNeighbours, novelty
 from magnet.data.images import decode, room
 from magnet.errors import UserError
 from magnet.evaluation.calibration import temper
 from magnet.export.description import Description
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
-from magnet.runs.calibrate import novelty
 from magnet.training.refresh import PASS_BATCH
 from magnet.training.workbench import Views
 
@@ -98,7 +97,7 @@ class Model:
         """`classify`, of representations (n, d)."""
         probabilities = self.predict_proba(representations)
         squares, clusters = nearest(representations, self.index.centres, count)
-        far = novelty(self.rule, representations)
+        far = novelty(representations, self.index.centres, self.rule.variance)
         limit = self.novelty_threshold if refuse else None
         labels = [
             None if limit is not None and distance > limit else self.classes[column]
@@ -113,7 +112,7 @@ class Model:
 
     def novelty(self, inputs: Any) -> Tensor:
         """The distance (n,) from the centre of the nearest cluster, in sigma."""
-        return novelty(self.rule, self.embed(inputs))
+        return novelty(self.embed(inputs), self.index.centres, self.rule.variance)
 
     def search(self, inputs: Any, count: int = 10) -> list[list[Found]]:
         """The ``count`` nearest training examples of each input, nearest first."""

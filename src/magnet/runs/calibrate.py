@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from magnet.classify import SoftNeighbours
+from magnet.classify import SoftNeighbours, novelty
 from magnet.evaluation.calibration import FOLDS, MANY, choose_temperature
 from magnet.files import read_json, replacing
 from magnet.index import ClusterIndex
@@ -47,12 +47,6 @@ class _Held(NamedTuple):
     labels: Tensor
     knc: SoftNeighbours
     knn: SoftNeighbours
-
-
-def novelty(rule: SoftNeighbours, representations: Tensor) -> Tensor:
-    """The distance (n,) to the nearest reference of a rule, in sigma."""
-    nearest = rule.references[rule.nearest(representations)[1][:, 0]]
-    return torch.linalg.vector_norm(representations - nearest, dim=1) / rule.variance**0.5
 
 
 @torch.no_grad()
@@ -90,12 +84,12 @@ def _measure(run: "Run") -> Calibration:
     for name, (_, classes) in scores[0].items():
         probabilities = torch.cat([part[name][0] for part in scores]).exp()
         chosen[name] = choose_temperature(probabilities, torch.searchsorted(classes, labels))
-    distances = torch.cat([novelty(part.knc, part.queries) for part in parts]).double()
+    far = [novelty(part.queries, part.knc.references, part.knc.variance) for part in parts]
     return Calibration(
         {name: found.temperature for name, found in chosen.items()},
         {name: found.log_loss for name, found in chosen.items()},
         {name: found.log_loss_tempered for name, found in chosen.items()},
-        float(distances.quantile(PERCENTILE)),
+        float(torch.cat(far).double().quantile(PERCENTILE)),
         source,
         len(labels),
     )
