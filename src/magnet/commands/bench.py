@@ -1,6 +1,5 @@
 """magnet bench."""
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from rich.console import Console
 
 from magnet.commands.terminal import read_options
 from magnet.errors import UserError, did_you_mean
+from magnet.files import read_json
 
 HELP = """Measure the speed and memory of magnet against what people would use instead, and print one table of ratios.
 
@@ -89,5 +89,5 @@ def _measure(part: str, console: Console) -> dict[str, Any] | None:
         if child.returncode:
             console.print(f"  {part} ended with code {child.returncode}", style="bold red")
             return None
-        found: dict[str, Any] = json.loads(file.read_text())
+        found: dict[str, Any] = read_json(file)
         return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnet.commands.terminal import RunFolder, given_options, percent, progress, read_options, say_notes
 from magnet.errors import UserError
+from magnet.files import read_json
 
 if TYPE_CHECKING:
     from magnet.export import Model
@@ -111,7 +112,7 @@ def write_bundle(source: "Run | Model", options: Export, said: bool) -> dict[str
     wanted = options.with_references if said else None
     folder = export_bundle(source, options.to, with_references=wanted, force=options.force)
     model = load(folder, device="cpu")
-    about = json.loads((folder / BUNDLE).read_text(encoding="utf-8"))
+    about = read_json(folder / BUNDLE)
     return {
         "folder": str(folder),
         "bytes": sum(file.stat().st_size for file in folder.iterdir()),
