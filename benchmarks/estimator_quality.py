@@ -2,11 +2,13 @@
 
     python benchmarks/estimator_quality.py                       # digits
     python benchmarks/estimator_quality.py FOLDER --sets pets cub   # and FOLDER/pets.npz, FOLDER/cub.npz
+    python benchmarks/estimator_quality.py FOLDER --errors 0 1 2    # errors of MagnetClassifier alone, for three seeds
     python benchmarks/estimator_quality.py FOLDER --pairs 0 1 2     # trained on random pairs of classes
 
-A file holds X, y and test (bool), the official test part. The logistic regression chooses C, and whether to
-standardise, by three-fold cross-validation on the training part; "in the start" it gets the features as the closed-form
-start (`magnet.start`) represents them: power and shrinkage as the MagnetClassifier chose them, whitened within classes.
+A file holds X, y and test (bool) or split (2: test), the official test part. The logistic regression chooses C, and
+whether to standardise, by three-fold cross-validation on the training part; "in the start" it gets the features as the
+closed-form start (`magnet.start`) represents them: power and shrinkage as the MagnetClassifier chose them, whitened
+within classes.
 The last columns are of a MagnetClassifier that was trained without every fourth class: how well `novelty` tells those
 classes from the others (area under the ROC curve), and the error over all classes once `extend` was given their
 training examples.
@@ -42,6 +44,7 @@ PAIRS_HEADER = (
     "data", "pairing", "K", "merged", "merged, with means", "merged, LR", "merged, LR in the start",
     "hidden, start", "hidden, Magnet",
 )  # fmt: skip
+ERRORS_HEADER = ("data", "seed", "error", "with means", "CPU seconds", "chosen")
 C_VALUES = [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3]
 
 
@@ -52,7 +55,8 @@ def open_set(name: str, folder: Path | None):
         X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
         return X, y, X_test, y_test
     data = np.load(folder / f"{name}.npz")
-    X, y, test = data["X"].astype(np.float32), data["y"], data["test"].astype(bool)
+    X, y = data["X"].astype(np.float32), data["y"]
+    test = data["test"].astype(bool) if "test" in data else data["split"] == 2
     return X[~test], y[~test], X[test], y[test]
 
 
@@ -111,6 +115,17 @@ def measure(name: str, folder: Path | None, seed: int) -> list[str]:
     return [name, *(f"{n:.1f}" for n in numbers), settings, *(f"{n:.1f}" for n in rest)]
 
 
+def measure_errors(name: str, folder: Path | None, seed: int) -> list[str]:
+    """The error of MagnetClassifier, and what it chose."""
+    X, y, X_test, y_test = open_set(name, folder)
+    begin = time.process_time()
+    model = magnet.MagnetClassifier(random_state=seed).fit(X, y)
+    seconds = time.process_time() - begin
+    chosen = f"power {model.power_:g}, K = {model.n_clusters_}, shrinkage {model.shrinkage_:g}, pull {model.pull_}"
+    errors = (quality(model, X_test, y_test)[0], with_means(model, X_test, y_test))
+    return [name, str(seed), *(f"{error:.2f}" for error in errors), f"{seconds:.0f}", chosen]
+
+
 def measure_pairs(name: str, folder: Path | None, seed: int) -> list[str]:
     """The errors of one pairing."""
     X, fine, X_test, fine_test = open_set(name, folder)
@@ -135,14 +150,18 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", help="where NAME.npz files are")
     parser.add_argument("--sets", nargs="*", default=["pets", "cub"], help="names of files in the folder")
     parser.add_argument("--seed", type=int, default=0)
+    kinds = {"pairs": (PAIRS_HEADER, measure_pairs), "errors": (ERRORS_HEADER, measure_errors)}
     parser.add_argument("--pairs", type=int, nargs="*", metavar="N", help="random pairings to train on instead")
+    parser.add_argument("--errors", type=int, nargs="*", metavar="N", help="seeds of MagnetClassifier alone")
     arguments = parser.parse_args()
-    header = PAIRS_HEADER if arguments.pairs else HEADER
+    header, function, seeds = HEADER, measure, [arguments.seed]
+    for kind, found in kinds.items():
+        if getattr(arguments, kind):
+            (header, function), seeds = found, getattr(arguments, kind)
     print("| " + " | ".join(header) + " |\n|" + "---|" * len(header), flush=True)
     for name in ["digits", *(arguments.sets if arguments.folder else [])]:
-        for seed in arguments.pairs or [arguments.seed]:
-            row = (measure_pairs if arguments.pairs else measure)(name, arguments.folder, seed)
-            print("| " + " | ".join(row) + " |", flush=True)
+        for seed in seeds:
+            print("| " + " | ".join(function(name, arguments.folder, seed)) + " |", flush=True)
 
 
 if __name__ == "__main__":
