@@ -31,7 +31,7 @@ def operations(folder, method, examples):
         make_workbench(config, data=data), _fabric(config), Display("", silent=True), folder, resume=False
     )
     trainer.learner.train()
-    trainer._boundary()
+    trainer.refresh()
     for _ in range(11):  # from here on there are losses to take note of
         trainer._step()
     with Count() as count:

@@ -32,10 +32,10 @@ def main() -> None:
         bench = make_workbench(config, data=data, rank=fabric.global_rank, world_size=fabric.world_size)
         trainer = Trainer(bench, fabric, Display("", silent=True), Path(folder), resume=False)
         trainer.learner.train()
-        trainer._boundary()
+        trainer.refresh()
         for _ in range(10):
             trainer._step()
-        work = {"step": trainer._step, "refresh": lambda: trainer._look_at_everything(True, False)}
+        work = {"step": trainer._step, "refresh": trainer.refresh}
         found = {name: watch(work[name], *BLOCKS[name]) for name in work}
         check_index(trainer)
         if fabric.is_global_zero:

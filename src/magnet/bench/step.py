@@ -17,7 +17,7 @@ from magnet.data.listings import Listing
 from magnet.training.config import TrainConfig
 from magnet.training.display import Display
 from magnet.training.distribution import shared_index
-from magnet.training.loop import Trainer
+from magnet.training.loop import Snapshot, Trainer
 from magnet.training.refresh import embed, settle_batchnorm
 from magnet.training.train import _fabric
 from magnet.training.workbench import complete, make_workbench
@@ -55,7 +55,7 @@ def refresh() -> Measurement:
 
         def rest() -> None:
             index = shared_index(representations[0], made.mine, bench.labels, bench.config.clusters_per_class, 0, 1)
-            made._refresh(index, None, representations[0])
+            made._refresh(Snapshot(index))
 
         passes = seconds(forward)
         rest()
@@ -80,7 +80,7 @@ def trainer(method: str, data: Dataset, backbone: str, folder: Path, *, start: b
     made = Trainer(make_workbench(config, data=data), _fabric(config), Display("", silent=True), home, resume=False)
     made.learner.train()
     if start:
-        made._boundary()
+        made.refresh()
     return made
 
 

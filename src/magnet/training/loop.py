@@ -1,18 +1,19 @@
-"""The training loop: boundary, step, boundary, step, ...
+"""The training loop (section 3.2): refresh the clusters, then step after step, until they are refreshed again.
 
-Everything that happens between two steps happens at a boundary, in this order: the refresh, the validation, the
-checkpoint. A step is a function of the state and of (seed, step, rank) alone, so a run that was killed and resumed
-from a checkpoint ends with the very weights of one that was not.
+What happens between two steps happens in this order: the refresh, the validation, the checkpoint. A step is a function
+of the state and of (seed, step, rank) alone, so a run that was killed and resumed from a checkpoint ends with the very
+weights of one that was not.
 """
 
 import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from lightning_fabric import Fabric
@@ -67,10 +68,56 @@ def rate_at(step: int, config: TrainConfig, *, total: int, epoch_steps: int) -> 
     return float(config.learning_rate * config.annealing ** (step // epoch_steps))
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 LOG_EVERY = 20
 ONE_REQUEST = 1.0  # seconds in which a signal that comes twice is one request: `timeout` sends it to process and group
 LARGEST_WEIGHT = 1e15  # beyond it the squares of representations overflow
 UNBOUNDED = "the weights grew without bounds"
+
+
+class Due(NamedTuple):
+    """What happens before a step."""
+
+    refresh: bool = False
+    validate: bool = False
+    checkpoint: bool = False
+    report: bool = False  # the end of an epoch, or of the run
+    last: bool = False  # there is no step any more
+
+    @property
+    def snapshot(self) -> bool:
+        """Whether the network is looked at: after the last step also for the head that the method keeps."""
+        return self.refresh or self.validate or self.last
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The training set as the network of one moment sees it, as far as that is needed."""
+
+    index: ClusterIndex | None = None
+    everything: Tensor | None = None  # (N, d) the representations of all training examples
+    own: Tensor | None = None  # (n, d) those of this rank's examples, if refreshes are kept
+
+
+def _timed(what: str) -> Callable[[Callable[Concatenate["Trainer", P], R]], Callable[Concatenate["Trainer", P], R]]:
+    """Count the seconds that a method takes under ``what``; those of a timed method that it calls count there alone."""
+
+    def decorate(method: Callable[Concatenate["Trainer", P], R]) -> Callable[Concatenate["Trainer", P], R]:
+        @wraps(method)
+        def counting(trainer: "Trainer", /, *args: P.args, **kwargs: P.kwargs) -> R:
+            seconds: dict[str, float] = trainer.progress["seconds"]
+            start, before = time.perf_counter(), sum(seconds.values())
+            try:
+                return method(trainer, *args, **kwargs)
+            finally:
+                inside = sum(seconds.values()) - before
+                seconds[what] = seconds.get(what, 0.0) + time.perf_counter() - start - inside
+
+        return counting
+
+    return decorate
 
 
 class Trainer:
@@ -120,8 +167,19 @@ class Trainer:
                     space = input_space(self.learner, self.bench, self.fabric.device)
                     self.method.prepare(space, partial(mean_inputs, self.bench))
                 while True:
-                    self._boundary()
-                    if self.step >= self.total or self.progress["finished"] or self.stopping:
+                    due = self._due()
+                    if due.snapshot:
+                        snapshot = self._snapshot(due)
+                        if due.refresh:
+                            self._refresh(snapshot)
+                        if due.validate:
+                            self._validate(snapshot)
+                        del snapshot  # may hold all representations, the largest block of memory
+                    if due.report:
+                        self.display.epoch(self.step)
+                    if due.checkpoint:
+                        self._save(best=due.validate and self.progress["best_step"] == self.step)
+                    if due.last or self.progress["finished"] or self.stopping:
                         break
                     self._step()
         except RangeError as error:
@@ -139,8 +197,8 @@ class Trainer:
                 self.journal.write("time", self.step, {"seconds": self.progress["seconds"]})
                 self.journal.close()
 
+    @_timed("training")
     def _step(self) -> None:
-        start = time.perf_counter()
         places, raw = self._next_batch()
         device, config = self.fabric.device, self.config
         labels, clusters = self.bench.labels[places], self.method.clusters(places)
@@ -166,7 +224,6 @@ class Trainer:
         self.method.sampler.update(everyone, losses)
 
         self.watch.see(labels, clusters, self.method.wants_index)
-        self._spent("training", start)
         values = {
             "loss": output.loss.item(),
             "active": int(losses.count_nonzero()) / len(losses),
@@ -176,90 +233,78 @@ class Trainer:
         if self.journal and (self.step % LOG_EVERY == 0 or self.step == self.total):
             self.journal.write("train", self.step, values | {"rate": rate} | self.watch.report())
 
-    def _boundary(self) -> None:
+    def refresh(self) -> None:
+        """Cluster the training set as the network sees it now; the next batches are drawn from these clusters."""
+        if self.method.reads_representations:
+            self._refresh(self._snapshot(Due(refresh=True)))
+
+    def _due(self) -> Due:
         """What is due before step number ``self.step``."""
         step, config = self.step, self.config
         self.stopping |= self.interrupted and self.world == 1
-        epoch_end = step > 0 and step % self.epoch_steps == 0
-        last = step >= self.total
-        refresh = (
-            self.method.reads_representations
-            and not last
-            and step % self.refresh_every == 0
-            and self.progress["refreshed_at"] != step
-        )
-        validate = len(self.validation) > 0 and step > 0 and self.progress.get("validated_at") != step
-        validate = validate and (last or (epoch_end and (step // self.epoch_steps) % config.validate_every == 0))
-        if refresh or validate or last:
-            self._look_at_everything(refresh, validate)
-        if epoch_end or last:
-            self.display.epoch(step)
-        due = epoch_end and (step // self.epoch_steps) % config.checkpoint_every == 0
-        due = due or validate or self.stopping or self.progress["finished"]
-        if last and not self._is_bounded():  # no loss after the last step would tell
-            raise self._diverged(UNBOUNDED)
-        if self.saved_at != step and (last or (step > 0 and due)):
-            self.progress["finished"] |= last
-            self._save(best=bool(validate and self.progress["best_step"] == step))
+        epoch, rest = divmod(step, self.epoch_steps)
+        epoch_end, last = step > 0 and rest == 0, step >= self.total
+        wanted = self.method.reads_representations and step % self.refresh_every == 0
+        refresh = wanted and not last and self.progress["refreshed_at"] != step
+        validate = last or (epoch_end and epoch % config.validate_every == 0)
+        validate = validate and len(self.validation) > 0 and step > 0 and self.progress.get("validated_at") != step
+        checkpoint = (epoch_end and epoch % config.checkpoint_every == 0) or validate or self.stopping
+        checkpoint = last or (step > 0 and (checkpoint or self.progress["finished"]))
+        return Due(refresh, validate, checkpoint and self.saved_at != step, epoch_end or last, last)
 
-    def _look_at_everything(self, refresh: bool, validate: bool) -> None:
-        """The refresh: batch-norm statistics, then the whole training set at one moment, then the index."""
-        start = time.perf_counter()
-        config, bench = self.config, self.bench
-        at = {"device": self.fabric.device, "workers": bench.workers}
+    @_timed("refresh")
+    def _snapshot(self, due: Due) -> Snapshot:
+        """Batch-norm statistics, then the whole training set at one moment, then its clusters."""
+        config, bench, method = self.config, self.bench, self.method
         seed = config.seed * 1_000_003 + self.step
-        settle_batchnorm(self.learner, bench.data, bench.train, bench.views, **at, seed=seed)  # type: ignore[arg-type]
+        self._settle(seed)
+        rule = method.classifier if due.validate else "head"
+        wants_index = (due.refresh and method.wants_index) or rule != "head"
+        wants_all = (due.refresh and not method.wants_index) or rule == "knn"
+        if not (wants_index or wants_all):
+            return Snapshot()
+        if not (wants_all or config.keep_refreshes or self.world > 1):
+            shards = shards_of(len(bench.train), self.learner.network.dim)
+            if shards > 1:
+                embed_places = partial(self._embed_places, bench.train)
+                return Snapshot(index_by_shards(embed_places, bench.labels, config.clusters_per_class, seed, shards))
+        own = self._embed_places(bench.train, self.mine)
+        index = None
+        if wants_index:
+            self.display.busy("clustering")
+            index = shared_index(own, self.mine, bench.labels, config.clusters_per_class, seed, self.world)
+        everything = in_order(own, self.mine, self.world) if wants_all else None
+        return Snapshot(index, everything, own if config.keep_refreshes else None)
+
+    @_timed("embedding")
+    def _settle(self, seed: int) -> None:
+        """Make the network ready to be looked at: batch-norm statistics of the whole set, and the method's head."""
+        bench = self.bench
+        settle_batchnorm(
+            self.learner, bench.data, bench.train, bench.views, device=self.fabric.device, workers=bench.workers,
+            seed=seed,
+        )  # fmt: skip
         share_buffers(self.learner, self.world)
-        rule = self.method.classifier if validate else ""
-        needed = refresh or rule in ("knc", "knn")
-        whole = (refresh and not self.method.wants_index) or rule == "knn"  # all representations, not the index alone
-        by_shards = needed and not whole and not config.keep_refreshes and self.world == 1
-        shards = shards_of(len(bench.train), self.learner.network.dim) if by_shards else 1
-        representations, index, everything = None, None, None
-        if needed and shards == 1:
-            representations = self._embed(bench.train if self.mine is None else bench.train[self.mine])
         self.method.observe(self.learner.eval().represent)
         self.learner.train()
-        self._spent("embedding", start)
-        start = time.perf_counter()
-        if shards > 1:
 
-            def represent(places: Tensor) -> Tensor:
-                nonlocal start
-                begin = time.perf_counter()
-                found = self._embed(bench.train[places])
-                self._spent("embedding", begin)
-                start += time.perf_counter() - begin  # which is no part of the refresh
-                return found
+    @_timed("embedding")
+    def _embed_places(self, rows: Tensor, places: Tensor | None) -> Tensor:
+        """Representations (n, d) of the training examples ``rows`` at some places (n,); None: of all."""
+        return self._embed(rows if places is None else rows[places], "embedding")
 
-            index = index_by_shards(represent, bench.labels, config.clusters_per_class, seed, shards)
-        if representations is not None:
-            if self.method.wants_index or rule in ("knc", "knn"):
-                self.display.busy("clustering")
-                index = shared_index(
-                    representations, self.mine, bench.labels, config.clusters_per_class, seed, self.world
-                )
-            if whole:
-                everything = in_order(representations, self.mine, self.world)
-        kept = representations if config.keep_refreshes else None
-        representations = None  # the largest block of all goes before the tables of a refresh come
-        if refresh:
-            self._refresh(index, everything, kept)
-        self._spent("refresh", start)
-        if validate:
-            start = time.perf_counter()
-            self._validate(index, everything)
-            self._spent("validation", start)
-
-    def _embed(self, rows: Tensor) -> Tensor:
-        """Representations (n, d) of training examples, ids into the data."""
+    def _embed(self, rows: Tensor, what: str) -> Tensor:
+        """Representations (n, d) of examples, ids into the data; ``what`` is shown to whoever waits for them."""
         with self.fabric.autocast():
             return embed(
                 self.learner, self.bench.data, rows, self.bench.views, device=self.fabric.device,
-                workers=self.bench.workers, report=lambda done, total: self.display.busy("embedding", done, total),
+                workers=self.bench.workers, report=partial(self.display.busy, what),
             )  # fmt: skip
 
-    def _refresh(self, index: ClusterIndex | None, everything: Tensor | None, own: Tensor | None) -> None:
+    @_timed("refresh")
+    def _refresh(self, snapshot: Snapshot) -> None:
+        """Give the clusters or representations of this moment to the method, which draws from them from now on."""
+        index, config = snapshot.index, self.config
         record: dict[str, Any] = {}
         if index is not None and self.method.wants_index:
             if self.index is not None:
@@ -268,25 +313,23 @@ class Trainer:
             record |= {"clusters": len(index), "smallest_cluster": int(index.sizes.min())}
             record |= {"variance": float(index.variance), "kmeans_iterations": index.iterations}
             self.index = index
-        self.method.refresh(everything, index)
+        self.method.refresh(snapshot.everything, index)
         self.stream = iter(())  # what was drawn from the old space is drawn again from the new one
         self.progress["refreshed_at"] = self.step
         if self.journal:
             self.journal.write("refresh", self.step, record)
-            if self.config.keep_refreshes and index is not None and own is not None and self.world == 1:
-                keep_refresh(self.folder, self.step, self.total, self.refresh_every, self.config.keep_refreshes,
-                             own, index)  # fmt: skip
+            if index is not None and snapshot.own is not None and self.world == 1:
+                keep_refresh(self.folder, self.step, self.total, self.refresh_every, config.keep_refreshes,
+                             snapshot.own, index)  # fmt: skip
 
-    def _validate(self, index: ClusterIndex | None, everything: Tensor | None) -> None:
+    @_timed("validation")
+    def _validate(self, snapshot: Snapshot) -> None:
+        """Judge the network of this moment by the validation part."""
         bench, config = self.bench, self.config
         shared = 1 < self.world <= len(self.validation)
         mine = self.validation[self.fabric.global_rank :: self.world] if shared else self.validation
-        with self.fabric.autocast():
-            queries = embed(
-                self.learner, bench.data, mine, bench.views, device=self.fabric.device,
-                workers=bench.workers, report=lambda done, total: self.display.busy("validating", done, total),
-            )  # fmt: skip
-        rule = self.method.own_rule(index, everything, bench.labels, config.neighbours)
+        queries = self._embed(mine, "validating")
+        rule = self.method.own_rule(snapshot.index, snapshot.everything, bench.labels, config.neighbours)
         found = judge(*rule, queries, bench.data.labels[mine])
         if shared:
             sums = gather_rows(torch.tensor([found], dtype=torch.float64) * len(mine), self.world).sum(dim=0)
@@ -318,6 +361,10 @@ class Trainer:
         raise RuntimeError("the sampler draws no batches")
 
     def _save(self, best: bool) -> None:
+        if self.step >= self.total:
+            if not self._is_bounded():  # no loss after the last step would tell
+                raise self._diverged(UNBOUNDED)
+            self.progress["finished"] = True
         self.saved_at = self.step
         self.progress["watch"] = self.watch.state()
         if self.fabric.is_global_zero:
@@ -338,10 +385,6 @@ class Trainer:
         if self.index is not None:
             self.method.refresh(None, self.index)
         self.method.sampler.load_state_dict(load_sampler(checkpoint))
-
-    def _spent(self, what: str, start: float) -> None:
-        seconds = self.progress["seconds"]
-        seconds[what] = seconds.get(what, 0.0) + time.perf_counter() - start
 
     def _is_bounded(self) -> bool:
         return all(bool((p.abs() < LARGEST_WEIGHT).all()) for p in self.learner.parameters())
