@@ -11,7 +11,7 @@ import magnet
 from magnet.errors import UserError
 from magnet.export import export_bundle
 from magnet.files import read_json, remove_drafts, replacing, replacing_folder
-from magnet.training.run import Run
+from magnet.runs.run import Run
 from training.short_runs import run, write_vectors
 
 

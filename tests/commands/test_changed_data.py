@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from magnet.cli import main
 from magnet.runs.evaluate import evaluate
+from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
 from magnet.training.data_record import FILE
-from magnet.training.run import Run
 from magnet.training.train import train
 
 REVERSED = "other values in X (the labels are the same)"

@@ -38,7 +38,7 @@ def test_help_does_not_wait_for_torch():
         "    try: main(words)\n"
         "    except SystemExit: pass\n"
         "    assert 'torch' not in sys.modules, words\n"
-        "import magnet.training.run, magnet.runs.evaluate, magnet.commands.inputs\n"
+        "import magnet.runs.run, magnet.runs.evaluate, magnet.commands.inputs\n"
         "assert 'lightning_fabric' not in sys.modules\n"  # seconds that only training needs to wait
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -15,7 +15,7 @@ def test_what_is_written_can_be_read_as_data(digits_run, tmp_path, magnet):
 
 
 def test_the_representations_are_the_runs_own(digits_run, tmp_path, magnet):
-    from magnet.training.run import Run
+    from magnet.runs.run import Run
 
     magnet("embed", digits_run, "--data", "digits", "--part", "train", "--out", tmp_path / "x.npz")
     assert np.allclose(np.load(tmp_path / "x.npz")["X"], Run(digits_run).references.numpy(), atol=1e-5)

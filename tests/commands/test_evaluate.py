@@ -6,7 +6,7 @@ import torch
 
 from magnet.data import open_data
 from magnet.runs.evaluate import evaluate
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_what_was_evaluated_is_kept_in_the_run(own_photo_run, magnet, monkeypatc
     def refuse(*_, **__):
         raise AssertionError("embedded again")
 
-    monkeypatch.setattr("magnet.training.run.embed", refuse)
+    monkeypatch.setattr("magnet.runs.run.embed", refuse)
     assert magnet("evaluate", own_photo_run, "--json") == first
     moved = own_photo_run.rename(own_photo_run.with_name("moved"))
     assert magnet("evaluate", moved, "--json") == first | {"run": str(moved)}

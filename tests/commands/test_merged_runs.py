@@ -11,8 +11,8 @@ from magnet.data import merge_classes, open_data
 from magnet.data.groups import merge_groups
 from magnet.experiments.demo import _errors, measure
 from magnet.runs.evaluate import evaluate
+from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
-from magnet.training.run import Run
 from magnet.training.train import train
 
 SMALL = {"epochs": 2, "backbone": "mlp", "hidden": 32, "dim": 8, "clusters_per_class": 4, "evaluate": False}
@@ -51,7 +51,7 @@ def test_a_merged_run_opens_again_with_the_same_errors(demo, magnet):
     again = Run(folder, which="last")
     assert again.data.digest == merged.digest
     assert again.data.fine_labels is not None
-    hidden = _errors(again, open_data("digits"), again.data.fine_labels[again.bench.train])["knc"]
+    hidden = _errors(again, open_data("digits"), again.data.fine_labels[again.train])["knc"]
     assert outcome.hidden == [hidden]
     found = json.loads(magnet("evaluate", "--json", "--checkpoint", "last"))
     assert found["n"] == 540
@@ -108,4 +108,4 @@ def test_a_class_that_came_later_stays_a_class_of_its_own(tmp_path):
     np.savez(tmp_path / "x.npz", X=np.r_[X, X[:1]], y=np.r_[y, ["aa"]])
     run = Run(folder)
     assert run.classes == ["p", "q", "aa"]
-    assert run.bench.labels.unique().tolist() == [0, 1]
+    assert run.labels.unique().tolist() == [0, 1]

@@ -11,8 +11,8 @@ from PIL import Image, ImageDraw
 
 import magnet as package
 from magnet.data.images import decode
+from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
-from magnet.training.run import Run
 from magnet.training.train import train
 
 

@@ -14,8 +14,8 @@ from magnet.report.summary.measuring import measure
 from magnet.report.summary.overview import comparable, notices, same_data
 from magnet.report.summary.stories import tell
 from magnet.runs.evaluate import evaluate
+from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
-from magnet.training.run import Run
 from magnet.training.train import train
 
 EVIL = "<script>alert(1)</script>"
@@ -124,7 +124,7 @@ def test_the_second_report_evaluates_nothing_and_says_the_same(both, runs, magne
     def refuse(*_, **__):
         raise AssertionError("evaluated again")
 
-    for name in ("training.run.embed", "runs.evaluate.class_scores", "report.summary.measuring.rivals"):
+    for name in ("runs.run.embed", "runs.evaluate.class_scores", "report.summary.measuring.rivals"):
         monkeypatch.setattr(f"magnet.{name}", refuse)
     magnet("report", runs / "magnet", runs / "softmax", "--out", runs / "again.html")
     again = Page(runs / "again.html")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from magnet.data import open_data
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 
 def test_a_training_vector_finds_itself_first(digits_run, tmp_path, magnet):

@@ -15,10 +15,10 @@ from magnet.experiments.lab import Lab, methods_of, read_row
 from magnet.experiments.outcome import pretty
 from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, searched_space, settings_for, trials, with_dropout
 from magnet.runs.evaluate import evaluate
+from magnet.runs.run import Run
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.folder import find_checkpoint
 from magnet.training.presets import with_preset
-from magnet.training.run import Run
 from magnet.training.workbench import open_for
 from training.short_runs import write_vectors
 
@@ -224,7 +224,7 @@ def test_final_runs_train_on_the_datas_own_validation_part_once_settings_are_cho
     assert lab.about()["examples"]["train"] == 60
     run = lab.train(small("softmax"))
     assert run is not None
-    assert len(Run(run.folder).bench.train) == 60  # opened again by its folder alone, too
+    assert len(Run(run.folder).train) == 60  # opened again by its folder alone, too
 
 
 def test_a_row_may_have_settings_of_its_own_which_are_not_searched(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from magnet.data.images import decode
 from magnet.errors import UserError
 from magnet.export import export_bundle
 from magnet.export.description import preprocessing
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from torch.nn import functional
 import magnet
 from magnet.errors import UserError
 from magnet.export import export_onnx, load
+from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
-from magnet.training.run import Run
 from magnet.training.train import train
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -92,7 +92,7 @@ def test_a_large_network_says_the_same_in_onnx(photos, tmp_path, backbone):
     )  # fmt: skip
     run = Run(train(config, silent=True))
     raw = run.data.batch(torch.arange(7))
-    inputs = run.bench.views.augment.centre(raw).numpy()
+    inputs = run.views.augment.centre(raw).numpy()
     check(run, tmp_path / "m.onnx", inputs, run.embed(torch.arange(7)))
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from magnet.runs.evaluate import evaluate
+from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
-from magnet.training.run import Run
 from magnet.training.train import train
 
 

@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from magnet.errors import UserError
+from magnet.runs.run import Run
 from magnet.training.config import TrainConfig, read_config
-from magnet.training.run import Run
 from magnet.training.train import train
 
 

@@ -13,7 +13,7 @@ from magnet.files import read_json
 
 if TYPE_CHECKING:
     from magnet.export import Model
-    from magnet.training.run import Run
+    from magnet.runs.run import Run
 
 HELP = """Write a run as one ONNX file, or as a folder that works without the run and its data.
 
@@ -87,8 +87,8 @@ def describe_error(measured: dict[str, Any] | None) -> str:
 def open_source(folder: Path, report: Any) -> "Run | Model":
     """The run, with its data if that is there; or the model of a bundle."""
     from magnet.export import load
+    from magnet.runs.run import Run
     from magnet.training.config import CONFIG
-    from magnet.training.run import Run
 
     if not (folder / CONFIG).is_file():
         return load(folder)

@@ -13,8 +13,8 @@ from magnet.data.arrays import read_npz
 from magnet.data.images import decode, is_image
 from magnet.errors import UserError
 from magnet.export import Model, load
+from magnet.runs.run import Run
 from magnet.training.data_record import merging_note
-from magnet.training.run import Run
 
 VECTORS = ".npy, .npz with X, or .csv"
 

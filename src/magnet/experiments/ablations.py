@@ -77,7 +77,7 @@ def _by_neighbours(lab: Lab, best: TrainConfig) -> dict[str, list[float | None]]
         rows = lab.held.indices("validation")
         queries, truth = run.embed(rows), lab.held.labels[rows]
         for count in L_VALUES:
-            rule = run.learner.method.soft_rule("knc", run.index, None, run.bench.labels, count)
+            rule = run.learner.method.soft_rule("knc", run.index, None, run.labels, count)
             found[str(count)].append(float((rule.predict(queries) != truth).double().mean()))
     return found
 

@@ -24,7 +24,7 @@ from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, differe
 from magnet.neighbours import nearest_of_chunk
 from magnet.report.attribute_plot import Panel, draw_attribute_curves
 from magnet.report.thumbnails import thumbnails
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 OURS = "magnet"
 CONSTANT = "No attribute varies within a class, so there is no table of neighbours within the class."

@@ -18,10 +18,10 @@ from magnet.experiments.outcome import DIVERGED
 from magnet.files import file_digest, lock, replacing
 from magnet.index import ClusterIndex
 from magnet.runs.calibrate import class_scores
+from magnet.runs.run import Run
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
 from magnet.training.data_record import read_start
 from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress
-from magnet.training.run import Run
 from magnet.training.search import FREE
 from magnet.training.train import train
 from magnet.training.workbench import absolute, complete
@@ -169,7 +169,7 @@ def top_classes(run: Run, labels: Tensor | None = None) -> dict[Rule, np.ndarray
     config, method = run.config, run.learner.method
     rows = run.data.indices("test")
     queries = run.embed(rows, test=True)
-    train_labels = run.bench.labels if labels is None else labels[run.bench.train]
+    train_labels = run.labels if labels is None else labels[run.train]
     index = run.index
     if labels is not None:
         index = ClusterIndex.fit(run.references, train_labels, config.clusters_per_class, seed=config.seed)

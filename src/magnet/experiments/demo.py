@@ -16,9 +16,9 @@ from magnet.report.explorer.build import explore
 from magnet.report.layout import lay_out
 from magnet.report.maps import Map, draw_maps
 from magnet.report.page import write_whole
+from magnet.runs.run import Run
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.presets import with_preset
-from magnet.training.run import Run
 from magnet.training.train import train
 
 METHODS = ("softmax", "triplet", "magnet")

@@ -21,7 +21,7 @@ from magnet.experiments.cache import RULE_NAMES, top_classes, wrong
 from magnet.experiments.lab import Lab, best_of
 from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, difference, pretty, seeds, share, spread
 from magnet.experiments.search import settings_table, with_errors
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 SEARCH_PAIRING = 1000  # added to the seed: the pairing that settings are chosen on, not one of those that are tested
 BEST = 3  # trials whose settings the repetitions take in turn
@@ -86,7 +86,7 @@ def _mistakes(run: Run) -> dict[str, np.ndarray]:
     truth, answers = hidden[rows], top_classes(run, hidden)
     found = {rule: wrong(answers[rule], truth) for rule in RULES}  # type: ignore[index]
     found |= {f"{rule}@5": wrong(answers[rule], truth, top=5) for rule in RULES}  # type: ignore[index]
-    predicted = linear_probe(run.references, hidden[run.bench.train], run.embed(rows, test=True))
+    predicted = linear_probe(run.references, hidden[run.train], run.embed(rows, test=True))
     return found | {"probe": (predicted != truth).numpy()}
 
 

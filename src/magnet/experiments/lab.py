@@ -17,8 +17,8 @@ from magnet.errors import UserError
 from magnet.experiments.cache import judged, trained
 from magnet.experiments.search import CLASSES, Settings, chosen, read_settings, settings_for, trials, with_dropout
 from magnet.methods import method_class
+from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
-from magnet.training.run import Run
 from magnet.training.search import VALIDATION
 from magnet.training.workbench import complete, open_for
 

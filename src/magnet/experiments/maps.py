@@ -20,7 +20,7 @@ from magnet.report.density_map import Callout, DensityMap, draw_attribute_maps, 
 from magnet.report.image_map import THUMBNAIL, draw_image_map, mosaic, place
 from magnet.report.layout import lay_out
 from magnet.report.thumbnails import thumbnails
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 MOST = 5000  # test examples on a map
 CLOSEST = 4  # examples shown of a cluster

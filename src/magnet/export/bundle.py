@@ -21,9 +21,9 @@ from magnet.export.model import Model
 from magnet.files import read_json, replacing_folder
 from magnet.index import ClusterIndex
 from magnet.runs.evaluate import evaluate, plain_errors
+from magnet.runs.run import Run
 from magnet.training.config import CONFIG
 from magnet.training.refresh import Report
-from magnet.training.run import Run
 
 BUNDLE, NAMES = "bundle.json", "names.json"
 NETWORK, CLUSTERS, REFERENCES = "network.safetensors", "clusters.safetensors", "references.safetensors"
@@ -74,13 +74,13 @@ def model_of(run: Run | Model) -> Model:
         classes=tuple(run.classes),
         network=NetworkPart(
             backbone=config.backbone.removesuffix("@pretrained"),
-            shape=run.bench.data.shape if network.kind == "vectors" else (3, size, size),
+            shape=run.shape if network.kind == "vectors" else (3, size, size),
             dim=config.dim,
             hidden=config.hidden,
             normalised=method.normalised,
         ),
         views=ViewsPart(
-            size=max(size, 1), rescale=config.rescale, flip=config.flip, draws=run.bench.views.draws, seed=config.seed
+            size=max(size, 1), rescale=config.rescale, flip=config.flip, draws=run.views.draws, seed=config.seed
         ),
         votes=VotesPart(
             variance=rule.variance,
@@ -92,7 +92,7 @@ def model_of(run: Run | Model) -> Model:
             clusters_per_class=config.clusters_per_class,
         ),
     )
-    return Model(description, network, run.index, run.references, run.memory.names)
+    return Model(description, network, run.index, run.references, run.embeddings.names)
 
 
 def measured(run: Run | Model, *, plain: bool) -> dict[str, Any] | None:
@@ -107,7 +107,7 @@ def measured(run: Run | Model, *, plain: bool) -> dict[str, Any] | None:
     """
     if isinstance(run, Model):
         return None
-    views = run.bench.views.draws
+    views = run.views.draws
     try:
         found = plain_errors(run) if plain else evaluate(run)
     except UserError:  # no test part, or out of reach

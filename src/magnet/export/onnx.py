@@ -21,7 +21,7 @@ from magnet.export.bundle import measured, model_of
 from magnet.export.description import preprocessing
 from magnet.export.model import Model
 from magnet.files import replacing
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 OPSET = 18  # what the exporter writes without converting; onnxruntime has it since 1.14
 OUTPUTS = ("representation", "probabilities", "cluster")
@@ -163,7 +163,7 @@ def examples(run: Run | Model) -> tuple[Tensor, bool]:
     """Raw examples to try the file on, and whether they are real ones: of the run's test part, if its data is open."""
     if not isinstance(run, Model) and run.opened:
         test = run.data.indices("test")
-        rows = test if len(test) else run.bench.train
+        rows = test if len(test) else run.train
         return run.data.batch(rows[:: max(1, len(rows) // CHECKED)][:CHECKED]), True
     network, shape = model_of(run).network, model_of(run).description.network.shape
     inputs = torch.rand(CHECKED, *shape, generator=torch.Generator().manual_seed(0))

@@ -7,6 +7,7 @@ label (`classifier`, `scaling`, `variance`, and `logits` for a method with a hea
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -100,11 +101,14 @@ class Method(nn.Module):
     reads_representations: ClassVar[bool] = True  # whether `refresh` wants anything at all
     wants_index: ClassVar[bool] = False  # whether `refresh` takes clusters instead of all representations
 
-    sampler: BatchSampler
-
     def __init__(self, setting: Setting, options: Options) -> None:
         super().__init__()
         self.setting, self.options = setting, options
+
+    @cached_property
+    def sampler(self) -> BatchSampler:
+        """Where batches come from: made when it is first asked for, since a trained method is used without one."""
+        raise NotImplementedError
 
     @property
     def scaling(self) -> float:

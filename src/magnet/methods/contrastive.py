@@ -1,5 +1,6 @@
 """Contrastive loss (Hadsell, Chopra and LeCun, 2006): pairs drawn together or pushed apart."""
 
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -77,9 +78,10 @@ class Contrastive(Method):
     normalised: ClassVar[bool] = True
     reads_representations: ClassVar[bool] = False
 
-    def __init__(self, setting: Setting, options: Options) -> None:
-        super().__init__(setting, options)
-        self.sampler = PairBatches(setting, options)
+    @cached_property
+    def sampler(self) -> PairBatches:
+        """Pairs of examples."""
+        return PairBatches(self.setting, self.options)
 
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
         """The contrastive loss; both examples of a pair share it."""

@@ -1,5 +1,6 @@
 """Magnet: local neighbourhoods of clusters, separated from impostors (section 3)."""
 
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -18,12 +19,14 @@ class ClusterMethod(Method):
     wants_index: ClassVar[bool] = True
     sampler_class: ClassVar[type[NeighbourhoodSampler]] = NeighbourhoodSampler
 
-    def __init__(self, setting: Setting, options: Options) -> None:
-        super().__init__(setting, options)
+    @cached_property
+    def sampler(self) -> NeighbourhoodSampler:
+        """Neighbourhoods of clusters of the current index."""
+        setting, options = self.setting, self.options
         # Until the first refresh nothing is known of the space: every class is one cluster, at no place in particular.
         classes, assignments, _ = distinct(setting.labels)
         index = ClusterIndex(torch.zeros(len(classes), 1), classes, assignments, torch.ones(()))
-        self.sampler: NeighbourhoodSampler = self.sampler_class(
+        return self.sampler_class(
             index,
             clusters_per_batch=options.clusters_per_batch,
             examples_per_cluster=options.examples_per_cluster,

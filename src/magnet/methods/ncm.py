@@ -1,5 +1,6 @@
 """Nearest class mean and its multiple centroids (section 3.4): the centroids of the inputs, mapped along."""
 
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -66,13 +67,11 @@ class NCM(FixedUnit):
         self.register_buffer("centroid_labels", torch.zeros(0, dtype=torch.long))
         self.register_buffer("mapped", torch.zeros(0, setting.dim))
         self.register_load_state_dict_pre_hook(_take_sizes)  # type: ignore[no-untyped-call]
-        self.sampler = RandomBatches(
-            len(setting.labels),
-            options.batch_size,
-            seed=setting.seed,
-            rank=setting.rank,
-            world_size=setting.world_size,
-        )
+
+    @cached_property
+    def sampler(self) -> RandomBatches:
+        """Every example once an epoch, in random order."""
+        return RandomBatches.of(self.setting, self.options)
 
     def prepare(self, space: Tensor, mean_inputs: MeanInputs) -> None:
         """Fix the centroids: the mean of each class, or its K means, in the input space."""

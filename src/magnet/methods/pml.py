@@ -11,6 +11,7 @@ Proxy-NCA 10.5 to 10.6, SoftTriple 9.2 to 9.7. That is no reason to treat them u
 
 import ast
 import inspect
+from functools import cached_property
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -39,16 +40,19 @@ class Pml(Method):
     def __init__(self, setting: Setting, options: Options) -> None:
         super().__init__(setting, options)
         self.criterion = make_loss(self.loss_class, self.arguments, setting.classes, setting.dim)
-        if "num_classes" in sizes_of(self.loss_class):
-            ranks = {"rank": setting.rank, "world_size": setting.world_size}
-            self.sampler = RandomBatches(len(setting.labels), options.batch_size, seed=setting.seed, **ranks)
-        elif options.examples_per_cluster < 2:
+        self.compares = "num_classes" not in sizes_of(self.loss_class)  # examples of a class with each other
+        if self.compares and options.examples_per_cluster < 2:
             raise UserError(
                 f"{PREFIX}{self.loss_class.__name__} compares examples of a class: --examples-per-cluster must be "
                 f"at least 2; found {options.examples_per_cluster}"
             )
-        else:
-            self.sampler = BalancedBatches(setting, options)
+
+    @cached_property
+    def sampler(self) -> RandomBatches:
+        """Batches of some classes with some examples each, or of random examples where classes have proxies."""
+        if self.compares:
+            return BalancedBatches(self.setting, self.options)
+        return RandomBatches.of(self.setting, self.options)
 
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
         """What the library computes; the mean stands for each example where it does not tell them apart."""

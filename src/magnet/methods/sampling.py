@@ -40,6 +40,12 @@ class RandomBatches:
         self._used = 0
         self._orders: dict[int, Tensor] = {}
 
+    @classmethod
+    def of(cls, setting: Setting, options: Options) -> "RandomBatches":
+        """Batches of M D examples for this process."""
+        ranks = {"rank": setting.rank, "world_size": setting.world_size}
+        return RandomBatches(len(setting.labels), options.batch_size, seed=setting.seed, **ranks)
+
     def __len__(self) -> int:
         return math.ceil(self.count / (self.batch_size * self.world_size))
 

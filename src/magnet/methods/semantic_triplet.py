@@ -1,5 +1,6 @@
 """Triplet loss with semantic similarity: the positive is any example of the class (section 2, issue 1)."""
 
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -33,9 +34,10 @@ class SemanticTriplet(Triplet):
     reads_inputs: ClassVar[bool] = False
     uses: ClassVar[frozenset[str]] = frozenset({"alpha", "impostor_fraction"})
 
-    def __init__(self, setting: Setting, options: Options) -> None:
-        super().__init__(setting, options)
-        self.sampler = SemanticBatches(setting, options)
+    @cached_property
+    def sampler(self) -> SemanticBatches:
+        """Triplets whose positives are any other examples of the class."""
+        return SemanticBatches(self.setting, self.options)
 
     def prepare(self, space: Tensor, mean_inputs: MeanInputs) -> None:
         """Nothing to fix: the labels are all that positives depend on."""

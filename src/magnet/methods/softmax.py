@@ -1,5 +1,6 @@
 """Softmax: the standard classifier that the paper compares with."""
 
+from functools import cached_property
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -18,13 +19,11 @@ class Softmax(Method):
     def __init__(self, setting: Setting, options: Options) -> None:
         super().__init__(setting, options)
         self.head = nn.Linear(setting.dim, setting.classes)
-        self.sampler = RandomBatches(
-            len(setting.labels),
-            options.batch_size,
-            seed=setting.seed,
-            rank=setting.rank,
-            world_size=setting.world_size,
-        )
+
+    @cached_property
+    def sampler(self) -> RandomBatches:
+        """Every example once an epoch, in random order."""
+        return RandomBatches.of(self.setting, self.options)
 
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
         """-log softmax_y(W r + b)."""

@@ -1,5 +1,6 @@
 """Triplet loss as the paper trains it: fixed local targets, impostors from the nearest fraction (section 2)."""
 
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -124,9 +125,10 @@ class Triplet(Method):
     classifier: ClassVar[Classifier] = "knn"
     normalised: ClassVar[bool] = True
 
-    def __init__(self, setting: Setting, options: Options) -> None:
-        super().__init__(setting, options)
-        self.sampler: TripletBatches = TripletBatches(setting, options)
+    @cached_property
+    def sampler(self) -> TripletBatches:
+        """Triplets of a seed, a target neighbour and an impostor."""
+        return TripletBatches(self.setting, self.options)
 
     def prepare(self, space: Tensor, mean_inputs: MeanInputs) -> None:
         """Fix the target neighbours by distances in the input space."""

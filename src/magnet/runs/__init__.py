@@ -1,1 +1,1 @@
-"""Trained runs in use: calibrated by held-out examples, and evaluated."""
+"""Trained runs in use: opened, calibrated by held-out examples, and evaluated."""

@@ -22,7 +22,7 @@ from magnet.index import ClusterIndex
 from magnet.start import stratified_folds
 
 if TYPE_CHECKING:
-    from magnet.training.run import Run
+    from magnet.runs.run import Run
 
 PERCENTILE = 0.99  # of known examples that are not to be refused
 Scores = dict[str, tuple[Tensor, Tensor]]
@@ -103,7 +103,7 @@ def _validation(run: "Run", rows: Tensor) -> _Held:
 
 def _folds(run: "Run") -> Iterator[_Held]:
     """Training examples by fifths; of a large training part one fifth, or less."""
-    references, labels, method = run.references, run.bench.labels, run.learner.method
+    references, labels, method = run.references, run.labels, run.learner.method
     fold = stratified_folds(labels, FOLDS, run.config.seed)
     for number in range(FOLDS if len(labels) <= MANY else 1):
         out = fold == number

@@ -17,9 +17,9 @@ from magnet.evaluation.errors import top_errors, worst_classes
 from magnet.evaluation.retrieval import retrieval
 from magnet.files import read_json, replacing
 from magnet.runs.calibrate import Scores, class_scores
+from magnet.runs.run import Run
 from magnet.training.data_record import merge_again, restore_parts
 from magnet.training.folder import describe_checkpoint
-from magnet.training.run import Run
 from magnet.training.workbench import absolute
 
 WORST = 10  # classes with the most errors that are listed
@@ -71,7 +71,7 @@ def plain_errors(run: Run) -> dict[str, Any]:
         ``split``, ``n``, ``rule`` (the one the method is judged by) and ``plain``: for each classifier ``error`` and
         ``error@5``.
     """
-    found = evaluate(run) if run.bench.views.draws == 1 else _kept(run, "plain", lambda: _measure_plain(run))
+    found = evaluate(run) if run.views.draws == 1 else _kept(run, "plain", lambda: _measure_plain(run))
     return {key: found[key] for key in ("split", "n", "rule", "plain")}
 
 
@@ -112,7 +112,7 @@ def open_like(run: Run, spec: str) -> Dataset:
     data = merge_again(run.folder, data)
     if own:
         data = restore_parts(run.folder, data)
-    kind, shape = run.bench.data.kind, run.bench.data.shape
+    kind, shape = run.kind, run.shape
     if data.kind != kind:
         raise UserError(f"{spec} holds {data.kind}, but the run {run.folder} was trained on {kind}")
     if kind == "images":
@@ -125,16 +125,16 @@ def open_like(run: Run, spec: str) -> Dataset:
 
 
 def _name(run: Run) -> str:
-    return f"test-{run.bench.views.draws}"
+    return f"test-{run.views.draws}"
 
 
 def _measure(run: Run, data: Dataset, part: str) -> dict[str, Any]:
-    matched, views = match(run, data, part), run.bench.views.draws
+    matched, views = match(run, data, part), run.views.draws
     queries = _embed(run, matched, part, test=True)
     scores = _scores(run, queries)
     if views == 1:
         plain = _errors(scores, matched)
-    elif data is run.bench.data and part == "test":
+    elif run.opened and data is run.data and part == "test":
         plain = plain_errors(run)["plain"]
     else:
         plain = _errors(_scores(run, _embed(run, matched, part)), matched)
@@ -167,7 +167,7 @@ def _measure_plain(run: Run) -> dict[str, Any]:
 
 
 def _embed(run: Run, matched: Matched, part: str, *, test: bool = False) -> Tensor:
-    if matched.data is run.bench.data and not matched.left_out:
+    if run.opened and matched.data is run.data and not matched.left_out:
         return run.part(part, test=test)
     return run.embed(matched.rows, matched.data, test=test)
 

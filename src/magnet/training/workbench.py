@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,12 @@ class Views:
         self.mean, self.std = network.mean, network.std
         self.draws = draws if self.images else 1
         self.augment = Augmentation(size, rescale, flip) if self.images else None
+
+    @classmethod
+    def of(cls, config: TrainConfig, network: Backbone) -> Self:
+        """The views that a configuration asks for."""
+        size, draws = config.image_size or 1, config.test_draws
+        return cls(network, size, rescale=config.rescale, flip=config.flip, draws=draws)
 
     def train(self, raw: Tensor, generator: torch.Generator) -> Tensor:
         """One augmented view of each example."""
@@ -90,9 +97,7 @@ class Workbench:
     @property
     def workers(self) -> int:
         """Processes that decode images."""
-        if self.config.workers >= 0:
-            return self.config.workers
-        return 2 if self.data.kind == "images" else 0
+        return decoding_workers(self.config, self.data.kind)
 
 
 def open_for(config: TrainConfig) -> Dataset:
@@ -130,11 +135,62 @@ def complete(config: TrainConfig, data: Dataset) -> TrainConfig:
     return config
 
 
+def decoding_workers(config: TrainConfig, kind: str) -> int:
+    """How many processes decode examples of this kind, unless the configuration says."""
+    return config.workers if config.workers >= 0 else 2 if kind == "images" else 0
+
+
+def make_learner(
+    config: TrainConfig,
+    kind: str,
+    shape: tuple[int, ...],
+    labels: Tensor,
+    classes: int,
+    *,
+    examples: Tensor | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+    fresh: bool = True,
+) -> Learner:
+    """The network and the method of a configuration.
+
+    Args:
+        config: all settings, with every "auto" decided.
+        kind: "vectors" or "images".
+        shape: of one example; images are seen at the size that the configuration names.
+        labels: (N,) the classes of the training examples.
+        classes: how many there are.
+        examples: (n, d) vectors that a fresh network takes the scale of its inputs from.
+        rank: this process among ``world_size`` ones.
+        world_size: processes that train side by side.
+        fresh: True: start from the configured weights; False: saved weights will be loaded.
+    """
+    network = build(
+        config.backbone if fresh else config.backbone.removesuffix("@pretrained"),
+        example_shape=shape if kind == "vectors" else (3, config.image_size, config.image_size),
+        dim=config.dim or None,
+        seed=config.seed,
+        dropout=None if config.dropout < 0 else config.dropout,
+        hidden=config.hidden or None,
+    )
+    if examples is not None and isinstance(network, VectorBackbone):
+        network.fit_inputs(examples)
+    if fresh and config.weights:
+        load_weights(network, config.weights)
+    if config.freeze:
+        freeze(network)
+    if config.freeze_batchnorm:
+        freeze_batchnorm(network)
+    setting = Setting(labels, classes, network.dim, config.seed, rank, world_size)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return Learner(network, method_class(config.method)(setting, Options.of(config)))
+
+
 def make_workbench(
     config: TrainConfig, *, data: Dataset | None = None, rank: int = 0, world_size: int = 1, fresh: bool = True
 ) -> Workbench:
     """The parts of a run; a ``fresh`` one starts from the configured weights, another will be loaded into."""
-    method = method_class(config.method)
     data = open_for(config) if data is None else data
     train = data.indices("train")
     labels = data.labels[train]
@@ -145,33 +201,10 @@ def make_workbench(
         )
     if len(labels.unique()) < world_size:
         raise UserError(f"{world_size} processes share the classes among them: there are {len(labels.unique())} only")
-    backbone = config.backbone if fresh else config.backbone.removesuffix("@pretrained")
-    shape = data.shape if data.kind == "vectors" else (3, config.image_size, config.image_size)
-    network = build(
-        backbone,
-        example_shape=shape,
-        dim=config.dim or None,
-        seed=config.seed,
-        dropout=None if config.dropout < 0 else config.dropout,
-        hidden=config.hidden or None,
-    )
-    if fresh and isinstance(network, VectorBackbone):
-        network.fit_inputs(data.batch(train[:: max(1, len(train) // MANY)]))
-    if fresh and config.weights:
-        load_weights(network, config.weights)
-    if config.freeze:
-        freeze(network)
-    if config.freeze_batchnorm:
-        freeze_batchnorm(network)
-    setting = Setting(labels, len(data.classes), network.dim, config.seed, rank, world_size)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        learner = Learner(network, method(setting, Options.of(config)))
-    views = Views(
-        network,
-        config.image_size or 1,
-        rescale=config.rescale,
-        flip=config.flip,
-        draws=config.test_draws,
-    )
-    return Workbench(config, data, learner, views, train, labels)
+    examples = data.batch(train[:: max(1, len(train) // MANY)]) if fresh and data.kind == "vectors" else None
+    learner = make_learner(
+        config, data.kind, data.shape, labels, len(data.classes), examples=examples, rank=rank, world_size=world_size,
+        fresh=fresh,
+    )  # fmt: skip
+    _ = learner.method.sampler  # made now, so that what it refuses is refused before anything is written
+    return Workbench(config, data, learner, Views.of(config, learner.network), train, labels)

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from magnet.report.explorer.answers import ask
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 ROWS = np.random.default_rng(0).permutation(1797)[:300]
 
@@ -30,14 +30,14 @@ def test_under_its_own_head_the_loss_is_the_cross_entropy(digits_softmax):
 def test_under_soft_knn_an_example_has_no_vote_on_itself(digits_triplet):
     run = Run(digits_triplet)
     found, rule = ask(run, ROWS), run.rule("knn")
-    train = run.bench.train.tolist()
+    train = run.train.tolist()
     for i in range(25):
         distances = (run.references - found.representations[i]).square().sum(dim=1).double()
         if ROWS[i] in train:
             distances[train.index(ROWS[i])] = torch.inf
         near = distances.argsort()[: rule.neighbours]
         votes = torch.softmax(-distances[near] * rule.scaling / (2 * rule.variance), dim=0)
-        own = votes[run.bench.labels[near] == labels_of(run)[i]].sum()
+        own = votes[run.labels[near] == labels_of(run)[i]].sum()
         assert abs(float(found.loss[i]) + float(own.log())) < 1e-2
 
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_wine
 
 from magnet.report.explorer.build import explore
 from magnet.runs.evaluate import evaluate
-from magnet.training.run import Run
+from magnet.runs.run import Run
 from report.explorer.browser import Page, colourful, start
 
 CENTRE = "const m = magnet.maps[0].moment, p = m.centres.positions; return [0, p[0], p[1]]"

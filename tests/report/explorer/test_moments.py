@@ -8,7 +8,7 @@ from magnet.errors import UserError
 from magnet.index import ClusterIndex
 from magnet.report.explorer.moments import kept_moments, lay_out_moments, moment
 from magnet.report.layout import lay_out
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 CENTRES = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 10.0]])
 INDEX = ClusterIndex(CENTRES, torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2]), torch.tensor(4.0))
@@ -30,7 +30,7 @@ def test_examples_are_put_into_clusters_of_their_own_class():
 def kept(digits_magnet):
     run = Run(digits_magnet)
     place = torch.full((len(run.data),), -1)
-    place[run.bench.train] = torch.arange(len(run.bench.train))
+    place[run.train] = torch.arange(len(run.train))
     rows = torch.arange(0, 1797, 3)
     return run, rows, kept_moments(run.folder, run.step, run.data.labels[rows], place[rows])
 
@@ -39,7 +39,7 @@ def test_kept_refreshes_come_in_order_and_hold_the_training_examples_that_are_sh
     run, rows, moments = kept
     assert [m.step for m in moments] == [0, 15, 30, 45]
     for m in moments:
-        assert set(rows[m.shown].tolist()) == set(rows.tolist()) & set(run.bench.train.tolist())
+        assert set(rows[m.shown].tolist()) == set(rows.tolist()) & set(run.train.tolist())
         assert (m.index.centre_labels[m.clusters] == run.data.labels[rows[m.shown]]).all()
 
 

@@ -8,7 +8,7 @@ from sklearn.datasets import load_wine
 from magnet.data import Dataset, open_data
 from magnet.report.explorer.encode import encode, encode_bits, encode_positions
 from magnet.report.explorer.pictures import SIDE, pictures
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 
 def quiet(done, total):

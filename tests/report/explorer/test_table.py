@@ -6,7 +6,7 @@ import pytest
 from magnet.errors import UserError
 from magnet.report.explorer.build import explore
 from magnet.report.explorer.table import check_table, safe_cell, write_table
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from magnet.classify import SoftNeighbours
 from magnet.neighbours import nearest
-from magnet.training.run import Run
+from magnet.runs.run import Run
 
 SMALLEST = 1e-12  # probability, so that the loss of an example that gets no vote is 27.6 and not infinite
 RULES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}
@@ -28,7 +28,7 @@ class Answers:
 def ask(run: Run, rows: np.ndarray) -> Answers:
     """Ask a run about examples of its data, under the rule that its method is judged by."""
     ids = torch.from_numpy(rows)
-    train = run.bench.train
+    train = run.train
     place = torch.full((len(run.data),), -1)
     place[train] = torch.arange(len(train))
     place = place[ids]
@@ -76,4 +76,4 @@ def _without_own_vote(run: Run, rule: SoftNeighbours, representations: Tensor, p
     logits = distances.double() * -min(rule.scaling / (2 * rule.variance), torch.finfo(torch.float64).max)
     logits -= logits.masked_fill(out, -torch.inf).amax(dim=1, keepdim=True)
     shares = logits.masked_fill(out, -torch.inf).softmax(dim=1)
-    return shares.new_zeros(len(place), len(run.classes)).scatter_add_(1, run.bench.labels[ids], shares)
+    return shares.new_zeros(len(place), len(run.classes)).scatter_add_(1, run.labels[ids], shares)

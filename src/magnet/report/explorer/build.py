@@ -15,8 +15,8 @@ from magnet.report.explorer.moments import Moment, kept_moments, lay_out_moments
 from magnet.report.explorer.sample import choose
 from magnet.report.layout import Positions
 from magnet.report.page import page
+from magnet.runs.run import Run
 from magnet.training.data_record import same_training_part
-from magnet.training.run import Run
 
 MOST_RUNS = 3
 Say = Callable[[str], Callable[[int, int], None]]  # told what begins, gives what is told how far it is

@@ -14,8 +14,8 @@ from magnet.report.explorer.moments import Moment
 from magnet.report.explorer.pictures import pictures
 from magnet.report.layout import Positions
 from magnet.runs.evaluate import plain_errors
+from magnet.runs.run import Run
 from magnet.training.folder import describe_checkpoint
-from magnet.training.run import Run
 
 NEIGHBOURS = 12
 BEST = 5  # classes whose probability is told

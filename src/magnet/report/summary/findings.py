@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from magnet.files import read_json, replacing
+from magnet.runs.embeddings import cache_key
 from magnet.training.config import read_config
 from magnet.training.folder import find_checkpoint
-from magnet.training.memory import memory_key
 
 _FORMAT = 3
 
@@ -49,5 +49,5 @@ class Findings:
 def _place(folder: Path) -> tuple[Path, str]:
     """The file, and the mark of all that findings depend on apart from the data."""
     checkpoint, config = find_checkpoint(folder / "checkpoint"), read_config(folder)
-    key = f"{_FORMAT}/{memory_key(checkpoint, config)}/{config.test_draws}"
+    key = f"{_FORMAT}/{cache_key(checkpoint, config)}/{config.test_draws}"
     return folder / "cache" / f"{checkpoint.name}.report.json", hashlib.sha256(key.encode()).hexdigest()

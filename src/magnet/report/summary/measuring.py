@@ -17,8 +17,8 @@ from magnet.report.summary.findings import Findings
 from magnet.report.summary.rivals import rivals
 from magnet.report.summary.stories import Story
 from magnet.runs.evaluate import evaluate, seconds_of_evaluation
+from magnet.runs.run import Run
 from magnet.training.refresh import Report
-from magnet.training.run import Run
 
 
 def measure(story: Story, report: Report | None = None) -> None:
@@ -44,7 +44,7 @@ def _measure(folder: Path, notes: list[str], report: Report | None) -> Findings:
     notes += run.notes
     evaluation = evaluate(run)
     known = Findings.load(folder, evaluation)
-    if known is not None and known.digest == run.memory.digest:
+    if known is not None and known.digest == run.embeddings.digest:
         return known
     start = time.perf_counter()
     sigma = run.rule("knc").variance ** 0.5
@@ -63,7 +63,7 @@ def _measure(folder: Path, notes: list[str], report: Report | None) -> Findings:
             run.data.attributes.keep(rows.numpy()), run.part("test", test=True), run.data.labels[rows]
         ),
         examples=fingerprint(run.data, rows),
-        digest=run.memory.digest,
+        digest=run.embeddings.digest,
         seconds=seconds_of_evaluation(run) + time.perf_counter() - start,
     )
     found.save(folder)
@@ -75,7 +75,7 @@ def _earlier(folder: Path) -> Findings | None:
     with suppress(UserError):
         run = Run(folder, need_data=False)
         known = Findings.load(folder, evaluate(run))
-        if known is not None and known.digest == run.memory.digest:
+        if known is not None and known.digest == run.embeddings.digest:
             return known
     return None
 

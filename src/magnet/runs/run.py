@@ -15,12 +15,12 @@ from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
 from magnet.runs.calibrate import Calibration, calibrate
+from magnet.runs.embeddings import CachedEmbeddings, cache_key, drop_stale
 from magnet.training.config import CONFIG, read_config
 from magnet.training.data_record import change_note, merge_again, merging_note, restore_parts
 from magnet.training.folder import find_checkpoint, load_learner, read_progress
-from magnet.training.memory import Memory, forget_others, memory_key
 from magnet.training.refresh import PASS_BATCH, Report, embed
-from magnet.training.workbench import make_workbench, open_for
+from magnet.training.workbench import Views, decoding_workers, make_learner, open_for
 
 
 class Run:
@@ -31,10 +31,17 @@ class Run:
         which: "best" (by validation; the last where there was none) or "last".
         device: where to compute; "auto" takes a GPU if there is one.
         test_draws: instead of the run's own.
-        need_data: False: the training data may stay closed, or be gone, if the run remembers what it learnt of it
+        need_data: False: the training data may stay closed, or be gone, if its embeddings are cached in the run
             (in ``cache/``, since it was last evaluated or used).
         data: stands in for what the configuration names, for a caller that has opened it already.
         report: told how many examples are embedded, of how many.
+
+    Attributes:
+        labels: (N,) the classes of the training examples.
+        classes: the names of the classes, by id.
+        kind, shape: of an example: "vectors" or "images".
+        learner: the network and the method, in evaluation mode.
+        views: what the network sees of an example.
     """
 
     def __init__(
@@ -58,28 +65,37 @@ class Run:
         self.checkpoint = find_checkpoint(folder / "checkpoint", which)
         self.step = int(read_progress(self.checkpoint)["step"])
         self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-        self._key = memory_key(self.checkpoint, self.config)
-        self._remembered = Memory.load(self._memory_file, self._key)
-        self.opened = True
-        if data is None and self._remembered is not None and not need_data:
-            data, self.opened = self._remembered.stand_in(self.config.data, self.config.image_size), False
-        self.bench = make_workbench(self.config, data=self._open() if data is None else data, fresh=False)
-        self.learner = self.bench.learner
+        self._key = cache_key(self.checkpoint, self.config)
+        self._cached = CachedEmbeddings.load(self._cache_file, self._key)
+        if data is None and (need_data or self._cached is None):
+            data = self._open()
+        self._data = data
+        known = data if data is not None else self._cached
+        assert known is not None
+        self.classes, self.kind, self.shape = known.classes, known.kind, known.shape
+        self.labels = known.labels if data is None else data.labels[data.indices("train")]
+        self.learner = make_learner(self.config, self.kind, self.shape, self.labels, len(self.classes), fresh=False)
         load_learner(self.checkpoint, self.learner)
         self.learner.to(self.device).eval()
+        self.views = Views.of(self.config, self.learner.network)
         self._parts: dict[tuple[str, bool], Tensor] = {}
+
+    @property
+    def opened(self) -> bool:
+        """Whether the training data is open."""
+        return self._data is not None
 
     @property
     def data(self) -> Dataset:
         """The data that the run was trained on."""
-        if not self.opened:
+        if self._data is None:
             raise UserError(f"the data of {self.folder} was left closed: open the run with need_data=True")
-        return self.bench.data
+        return self._data
 
-    @property
-    def classes(self) -> list[str]:
-        """The names of the classes that the run knows, by id."""
-        return self.bench.data.classes
+    @cached_property
+    def train(self) -> Tensor:
+        """The training examples (N,), ids into the data."""
+        return self.data.indices("train")
 
     @cached_property
     def notes(self) -> list[str]:
@@ -90,9 +106,10 @@ class Run:
     def embed(self, rows: Tensor, data: Dataset | None = None, *, test: bool = False) -> Tensor:
         """Representations (n, d) of examples of the run's own or other data, on the CPU."""
         data = self.data if data is None else data
-        workers = min(self.bench.workers, len(rows) // PASS_BATCH[data.kind])  # none for a handful of photos
+        workers = decoding_workers(self.config, self.kind)
+        workers = min(workers, len(rows) // PASS_BATCH[data.kind])  # none for a handful of photos
         return embed(
-            self.learner, data, rows, self.bench.views, device=self.device, workers=workers,
+            self.learner, data, rows, self.views, device=self.device, workers=workers,
             test=test, seed=self.config.seed, report=self.report,
         )  # fmt: skip
 
@@ -103,49 +120,45 @@ class Run:
         return self._parts[name, test]
 
     @cached_property
-    def memory(self) -> Memory:
+    def embeddings(self) -> CachedEmbeddings:
         """The training part under the run's weights: computed once, then kept in the run folder."""
-        known = self._remembered
+        known = self._cached
         if known is not None and (not self.opened or known.fits(self.data)):
             return known
-        representations = self.embed(self.bench.train)
-        index = ClusterIndex.fit(
-            representations, self.bench.labels, self.config.clusters_per_class, seed=self.config.seed
-        )
-        memory = Memory.of(self.data, self.bench.train, representations, index)
+        representations = self.embed(self.train)
+        index = ClusterIndex.fit(representations, self.labels, self.config.clusters_per_class, seed=self.config.seed)
+        found = CachedEmbeddings.of(self.data, self.train, representations, index)
         with suppress(OSError):  # a run on a read-only or full disk can be used all the same
-            memory.save(self._memory_file, self._key)
-            forget_others(self._memory_file.parent, self.checkpoint.parent)
-        return memory
+            found.save(self._cache_file, self._key)
+            drop_stale(self._cache_file.parent, self.checkpoint.parent)
+        return found
 
     @property
     def references(self) -> Tensor:
         """Representations (N, d) of the training part."""
-        return self.memory.representations
+        return self.embeddings.representations
 
     @property
     def index(self) -> ClusterIndex:
         """The clusters of the training part under the final weights."""
-        return self.memory.index
+        return self.embeddings.index
 
     def rule(self, name: Literal["knc", "knn"]) -> SoftNeighbours:
         """kNC over the clusters of the training part or soft kNN over its examples, with one lengthscale for both."""
-        return self.learner.method.soft_rule(
-            name, self.index, self.references, self.bench.labels, self.config.neighbours
-        )
+        return self.learner.method.soft_rule(name, self.index, self.references, self.labels, self.config.neighbours)
 
     @cached_property
     def calibration(self) -> Calibration:
         """Temperatures and the novelty threshold: computed once, then kept in the run folder."""
-        key = f"{self._key}/{self.memory.digest}/{self.config.test_draws}"
-        return calibrate(self, self._memory_file.with_suffix(f".{self.config.test_draws}.json"), key)
+        key = f"{self._key}/{self.embeddings.digest}/{self.config.test_draws}"
+        return calibrate(self, self._cache_file.with_suffix(f".{self.config.test_draws}.json"), key)
 
     def place_of(self, result: str) -> tuple[Path, str]:
         """The file in which a result on the run's own data is kept, and the mark of all that it depends on."""
-        return self._memory_file.with_suffix(f".{result}.json"), f"{self._key}/{self.memory.digest}"
+        return self._cache_file.with_suffix(f".{result}.json"), f"{self._key}/{self.embeddings.digest}"
 
     @property
-    def _memory_file(self) -> Path:
+    def _cache_file(self) -> Path:
         return self.folder / "cache" / f"{self.checkpoint.name}.safetensors"
 
     def _open(self) -> Dataset:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from magnet.training.run import Run
+from magnet.runs.run import Run
 from magnet.training.train import LOCK
 from training.short_runs import run
 
@@ -22,7 +22,7 @@ def test_opening_and_resuming_a_run_never_unpickles(method, vectors, tmp_path, m
         monkeypatch.setattr(module, name, refuse)
     opened = Run(str(folder), device="cpu")  # a string will do
     assert opened.folder == folder
-    assert opened.references.shape == (len(opened.bench.train), 8)
+    assert opened.references.shape == (len(opened.train), 8)
     assert Run(folder, device="cpu", which="last").step >= opened.step
     from magnet.training.config import read_config
     from magnet.training.train import train

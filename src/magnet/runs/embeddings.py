@@ -1,4 +1,4 @@
-"""What a run remembers of its training set: using it then takes neither the data nor another pass over it."""
+"""The cached embeddings of a run's training set: with them, using the run takes neither the data nor a pass over it."""
 
 import hashlib
 import json
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -14,17 +13,16 @@ from torch import Tensor
 
 from magnet.checks import check_ids, check_representations
 from magnet.data import Dataset
-from magnet.data.dataset import Queries
 from magnet.files import file_digest, replacing
 from magnet.index import ClusterIndex
 from magnet.training.config import REVISION, TrainConfig
 
-_FORMAT = "magnet-memory/2"
+_FORMAT = "magnet-memory/2"  # in the file: read by its exact name
 _NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "tensorboard")
 
 
 @dataclass(frozen=True)
-class Memory:
+class CachedEmbeddings:
     """The training part under the weights of one checkpoint."""
 
     representations: Tensor  # (N, d)
@@ -38,23 +36,14 @@ class Memory:
 
     @classmethod
     def of(cls, data: Dataset, rows: Tensor, representations: Tensor, index: ClusterIndex) -> Self:
-        """What is worth remembering of the examples ``rows`` (N,)."""
+        """The embeddings (N, d) of the examples ``rows`` (N,), and what else must be known of them to use a run."""
         names = [data.names[i] for i in rows.tolist()]
         digest = data.digest.whole
         return cls(representations, data.labels[rows], index, names, data.classes, data.kind, data.shape, digest)
 
     def fits(self, data: Dataset) -> bool:
-        """Whether the data still is what was remembered."""
+        """Whether the data still is what was embedded."""
         return self.digest == data.digest.whole
-
-    def stand_in(self, spec: str, image_size: int) -> Dataset:
-        """A data set of the same examples that knows everything but their content."""
-        empty: np.ndarray | list[Path] = np.empty((0, self.shape[0]), np.float32) if self.kind == "vectors" else []
-        data = Queries(empty, self.names, image_size=image_size)
-        data.name = data.spec = spec
-        data.labels, data.classes = self.labels, self.classes
-        data.split = np.zeros(len(self.names), np.int8)
-        return data
 
     def save(self, path: Path, key: str) -> None:
         """Write one safetensors file, whole or not at all."""
@@ -88,15 +77,15 @@ class Memory:
             return None
 
 
-def memory_key(checkpoint: Path, config: TrainConfig) -> str:
+def cache_key(checkpoint: Path, config: TrainConfig) -> str:
     """A fingerprint of all that the representations and clusters depend on, apart from the data."""
     settings = {name: value for name, value in config.to_dict().items() if name not in _NO_MATTER}
     known = [REVISION, file_digest(checkpoint / "learner.safetensors"), settings]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
-def forget_others(folder: Path, checkpoints: Path) -> None:
-    """Remove what was remembered of checkpoints that are no longer there."""
+def drop_stale(folder: Path, checkpoints: Path) -> None:
+    """Remove what is cached for checkpoints that are no longer there."""
     for path in [*folder.glob("step-*.safetensors"), *folder.glob("step-*.json")]:
         if not (checkpoints / path.name.partition(".")[0]).is_dir():
             path.unlink(missing_ok=True)
