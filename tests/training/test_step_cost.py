@@ -8,7 +8,7 @@ from magnet.data import Dataset
 from magnet.training.config import TrainConfig
 from magnet.training.display import Display
 from magnet.training.loop import Trainer
-from magnet.training.train import _fabric
+from magnet.training.train import make_fabric
 from magnet.training.workbench import complete, make_workbench
 
 
@@ -28,7 +28,7 @@ def operations(folder, method, examples):
     data = Dataset.from_arrays(points, labels)
     config = complete(TrainConfig(data="random", method=method, backbone="mlp", out=folder, steps=10**6), data)
     trainer = Trainer(
-        make_workbench(config, data=data), _fabric(config), Display("", silent=True), folder, resume=False
+        make_workbench(config, data=data), make_fabric(config), Display("", silent=True), folder, resume=False
     )
     trainer.learner.train()
     trainer.refresh()

@@ -15,7 +15,7 @@ from magnet.bench.step import vectors
 from magnet.training.config import TrainConfig
 from magnet.training.display import Display
 from magnet.training.loop import Trainer
-from magnet.training.train import _fabric
+from magnet.training.train import make_fabric
 from magnet.training.workbench import complete, make_workbench
 
 BLOCKS = {"step": (5, 10), "refresh": (5, 1)}  # how often a block is repeated, and how much of it at a time
@@ -27,7 +27,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = TrainConfig(data="random", backbone="mlp", out=Path(folder), steps=10**6, workers=0, device="cpu")
         config = complete(config, data)
-        fabric = _fabric(config)
+        fabric = make_fabric(config)
         fabric.launch()
         bench = make_workbench(config, data=data, rank=fabric.global_rank, world_size=fabric.world_size)
         trainer = Trainer(bench, fabric, Display("", silent=True), Path(folder), resume=False)

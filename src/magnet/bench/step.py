@@ -19,7 +19,7 @@ from magnet.training.display import Display
 from magnet.training.distribution import shared_index
 from magnet.training.loop import Snapshot, Trainer
 from magnet.training.refresh import embed, settle_batchnorm
-from magnet.training.train import _fabric
+from magnet.training.train import make_fabric
 from magnet.training.workbench import complete, make_workbench
 
 
@@ -77,7 +77,7 @@ def trainer(method: str, data: Dataset, backbone: str, folder: Path, *, start: b
     config = complete(config, data)
     if data.kind == "images":
         data = data.with_image_size(config.image_size)
-    made = Trainer(make_workbench(config, data=data), _fabric(config), Display("", silent=True), home, resume=False)
+    made = Trainer(make_workbench(config, data=data), make_fabric(config), Display("", silent=True), home, resume=False)
     made.learner.train()
     if start:
         made.refresh()

@@ -54,7 +54,7 @@ def train(
         check_parts(folder, data)
     changed = change_note(folder, data) if resume else ""
     config = replace(config, out=folder)
-    fabric = _fabric(config)
+    fabric = make_fabric(config)
     fabric.launch()
     fabric.barrier()  # all have looked at the folder before one writes to it
     started = resume and bool(checkpoints(folder / "checkpoint"))
@@ -122,7 +122,7 @@ def _folder(config: TrainConfig, data: Dataset, resume: bool) -> Path:
     return folder
 
 
-def _fabric(config: TrainConfig) -> Fabric:
+def make_fabric(config: TrainConfig) -> Fabric:
     """One device, or as many processes as torchrun started."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     world = int(os.environ.get("WORLD_SIZE", "1"))

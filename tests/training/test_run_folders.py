@@ -50,3 +50,17 @@ def test_as_many_refreshes_as_wanted_are_kept_spread_over_the_run(wanted, steps,
 
 def test_no_refreshes_are_kept_unless_wanted(vectors, tmp_path):
     assert not (run(tmp_path / "run", vectors, steps=2) / "refreshes").exists()
+
+
+@pytest.mark.parametrize("method", ["magnet", "triplet", "softmax"])
+def test_reading_a_run_makes_no_sampler_and_opens_no_data_that_it_does_not_need(method, vectors, tmp_path):
+    folder = run(tmp_path / "run", vectors, method=method, epochs=1)
+    opened = Run(folder, device="cpu")
+    votes = opened.rule("knn").predict_proba(opened.references)
+    assert "sampler" not in vars(opened.learner.method)
+    closed = Run(folder, device="cpu", need_data=False)
+    assert not closed.opened
+    assert closed.rule("knn").predict_proba(closed.references).equal(votes)
+    assert (closed.classes, closed.kind, closed.shape) == (opened.classes, opened.kind, opened.shape)
+    assert closed.labels.equal(opened.labels)
+    assert "sampler" not in vars(closed.learner.method)
