@@ -134,9 +134,8 @@ def _table(reached: dict[str, Reached], seeds: int) -> Table:
         f"Errors on the 540 test digits, mean of {seeds} seed{'s' * (seeds > 1)}",
         ["method", "kNC", "soft kNN", "hidden digits", "steps to triplet's error"],
         rows,
-        "kNC: soft votes of the nearest clusters; soft kNN: of examples.\n"
-        "Hidden digits: trained on digits merged in random pairs, kNC error\n"
-        "on the digits themselves. Steps: until the validation error is where\n"
+        "kNC: soft votes of the nearest clusters; soft kNN: of examples. Hidden digits: trained on digits merged in "
+        "random pairs, kNC error on the digits themselves. Steps: until the validation error is where "
         f"that of triplet ends ({DIVERGED if goal is None else f'{goal:.1%}'}).",
     )
 
