@@ -9,10 +9,8 @@ import pytest
 from PIL import Image
 
 from magnet.report.summary.errors import error_table
-from magnet.report.summary.findings import Findings
-from magnet.report.summary.measuring import measure
-from magnet.report.summary.overview import comparable, notices, same_data
-from magnet.report.summary.stories import tell
+from magnet.report.summary.findings import Findings, measure, tell
+from magnet.report.summary.page import comparable, notices, same_data
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
@@ -124,7 +122,7 @@ def test_the_second_report_evaluates_nothing_and_says_the_same(both, runs, magne
     def refuse(*_, **__):
         raise AssertionError("evaluated again")
 
-    for name in ("runs.run.embed", "runs.evaluate.class_scores", "report.summary.measuring.rivals"):
+    for name in ("runs.run.embed", "runs.evaluate.class_scores", "report.summary.findings.rivals"):
         monkeypatch.setattr(f"magnet.{name}", refuse)
     magnet("report", runs / "magnet", runs / "softmax", "--out", runs / "again.html")
     again = Page(runs / "again.html")

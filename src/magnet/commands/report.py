@@ -41,9 +41,8 @@ def main(arguments: Sequence[str]) -> None:
     from rich.markup import escape
 
     from magnet.report.plotting import pyplot
-    from magnet.report.summary.measuring import measure
-    from magnet.report.summary.stories import tell
-    from magnet.report.summary.writing import write_report
+    from magnet.report.summary.findings import measure, tell
+    from magnet.report.summary.page import write_report
 
     pyplot()  # a missing matplotlib is said before the runs have taken their time
     stories = tell(options.runs)

@@ -1,1 +1,1 @@
-"""The report: one page on one or several runs, side by side. `stories`, then `measuring`, `sections` and `writing`."""
+"""The report: one page on one or several runs, side by side. `findings` reads and measures them, `page` writes."""

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 
 from magnet.report.summary.canvas import INK, Figure, canvas, line_style
-from magnet.report.summary.markup import Markup, fold, table
-from magnet.report.summary.run_names import named
-from magnet.report.summary.stories import Story
-from magnet.report.summary.words import percent
+from magnet.report.summary.findings import Story
+from magnet.report.summary.markup import Markup, fold, named, percent, table
 
 SHOWN = (1, 8, 32, 128)  # sizes in the table
 MOST = 400  # attributes listed one by one

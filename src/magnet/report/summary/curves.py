@@ -1,13 +1,64 @@
-"""The curves of training: loss, error, active hinge, sigma, churn."""
+"""The curves of training (loss, error, active hinge, sigma, churn) and where the time went."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import isfinite
+from typing import Any, NamedTuple
 
-from magnet.report.summary.canvas import Figure, canvas, colour, line_style
-from magnet.report.summary.series import Series, series, smooth, thin
-from magnet.report.summary.stories import Story
-from magnet.report.summary.words import RULES, listed
+import numpy as np
+
+from magnet.report.summary.canvas import PARTS, Figure, canvas, colour, line_style
+from magnet.report.summary.findings import Story
+from magnet.report.summary.markup import RULES, Markup, duration, listed, named, table
+from magnet.report.text import plain
+
+MOST = 400  # points of a line
+SMOOTH_FROM = 60  # points from which a line is drawn as its moving mean
+TIMES = {
+    "training": "training steps",
+    "embedding": "refresh: embedding",
+    "refresh": "refresh: clustering",
+    "validation": "evaluation: validation",
+    "test": "evaluation: test part",
+}
+
+
+class Series(NamedTuple):
+    """Numbers along the training."""
+
+    steps: np.ndarray  # (n,)
+    values: np.ndarray  # (n,)
+
+
+def series(journal: Sequence[dict[str, Any]], kind: str, key: str) -> Series:
+    """All finite values of a key in the records of a kind."""
+    found = [
+        (record["step"], record[key])
+        for record in journal
+        if record.get("kind") == kind and isinstance(record.get(key), int | float) and isfinite(record[key])
+    ]
+    points = np.array(found, dtype=float).reshape(-1, 2)
+    return Series(points[:, 0], points[:, 1])
+
+
+def thin(line: Series, most: int = MOST) -> Series:
+    """The line with at most that many points: means of runs of equally many."""
+    if len(line.steps) <= most:
+        return line
+    cuts = np.linspace(0, len(line.steps), most + 1).astype(int)[:-1]
+    sizes = np.diff([*cuts, len(line.steps)])
+    return Series(*(np.add.reduceat(numbers, cuts) / sizes for numbers in line))
+
+
+def smooth(line: Series) -> Series | None:
+    """The moving mean over a twentieth of the line; None for a line so short that it can be read as it is."""
+    if len(line.steps) < SMOOTH_FROM:
+        return None
+    half = max(1, len(line.steps) // 40)
+    sums = np.concatenate([[0.0], line.values.cumsum()])
+    place = np.arange(len(line.values))
+    low, high = np.maximum(place - half, 0), np.minimum(place + half + 1, len(line.values))
+    return Series(line.steps, (sums[high] - sums[low]) / (high - low))
 
 
 @dataclass(frozen=True)
@@ -114,3 +165,50 @@ def _tested(story: Story) -> tuple[int, float] | None:
 def _rule(story: Story) -> str:
     rules = [record.get("rule") for record in story.journal if record.get("kind") == "validation"]
     return RULES.get(str(rules[-1]), str(rules[-1])) if rules else "test only"
+
+
+def spent(story: Story) -> dict[str, float]:
+    """Seconds by what they were spent on; the test part is evaluated for the report."""
+    tested = story.findings.seconds if story.findings else 0.0
+    return {key: float(story.seconds.get(key, 0.0)) for key in TIMES if key != "test"} | {"test": tested}
+
+
+def draw_times(stories: Sequence[Story]) -> Figure | None:
+    """A bar for each run."""
+    times = [spent(story) for story in stories]
+    if not any(sum(time.values()) for time in times):
+        return None
+    caption = (
+        "Seconds of wall-clock time. Refresh: the training set is embedded, then clustered. "
+        "Evaluation: on the validation part while training, and on the test part for this report."
+    )
+    legend = [(name, {"color": shade, "linewidth": 6}) for name, shade in zip(TIMES.values(), PARTS, strict=True)]
+    size = (7.2, 0.9 + 0.36 * len(stories))
+    with canvas("time", "Time", caption, legend, size=size) as made:
+        for row, time in enumerate(times):
+            left = 0.0
+            for (_, seconds), shade in zip(time.items(), PARTS, strict=True):
+                made.axis.barh(row, seconds, 0.62, left=left, color=shade, linewidth=0)
+                left += seconds
+        made.axis.set_yticks(range(len(stories)), [plain(story.name, 28) for story in stories])
+        made.axis.invert_yaxis()
+        made.axis.grid(axis="y", visible=False)
+        made.axis.xaxis.set_major_formatter("{x:g} s")
+    return made.figure
+
+
+def time_table(stories: Sequence[Story]) -> Markup:
+    """The same in numbers."""
+    rows = []
+    for number, story in enumerate(stories):
+        time = spent(story)
+        pace = f"{1000 * time['training'] / story.step:.1f} ms" if story.step and time["training"] else "–"
+        cells = [duration(seconds) if seconds else "–" for seconds in time.values()]
+        rows.append([named(stories, number), *cells, duration(sum(time.values())), pace])
+    head = ["run", *TIMES.values(), "in all", "a step"]
+    return table(head, rows, numbers=range(1, len(head)))
+
+
+def time_parts() -> list[tuple[str, str]]:
+    """Names and colours of the parts, for the page."""
+    return list(zip(TIMES.values(), PARTS, strict=True))

@@ -1,16 +1,30 @@
-"""What was measured of a run for its report; kept in the run folder, so that the next report is there at once."""
+"""What is known of each run of a report: its settings and journal, and what was measured of it on the test part."""
 
 import hashlib
 import json
+import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from magnet.data import Dataset
+from magnet.data.attributes import Attributes
+from magnet.errors import UserError
+from magnet.evaluation.concentration import Concentration, attribute_concentration, concentration_within_classes
 from magnet.files import read_json, replacing
+from magnet.index import ClusterIndex
 from magnet.runs.embeddings import cache_key
-from magnet.training.config import read_config
-from magnet.training.folder import find_checkpoint
+from magnet.runs.evaluate import evaluate, seconds_of_evaluation
+from magnet.runs.run import Run
+from magnet.training.config import CONFIG, TrainConfig, read_config
+from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress
+from magnet.training.refresh import Report
 
 _FORMAT = 3
 
@@ -51,3 +65,186 @@ def _place(folder: Path) -> tuple[Path, str]:
     checkpoint, config = find_checkpoint(folder / "checkpoint"), read_config(folder)
     key = f"{_FORMAT}/{cache_key(checkpoint, config)}/{config.test_draws}"
     return folder / "cache" / f"{checkpoint.name}.report.json", hashlib.sha256(key.encode()).hexdigest()
+
+
+@dataclass
+class Story:
+    """One run in a report."""
+
+    folder: Path
+    name: str  # short, and unlike those of the other runs
+    config: TrainConfig
+    journal: list[dict[str, Any]]
+    step: int  # of the last checkpoint or record
+    finished: bool
+    seconds: dict[str, float]  # spent on training, embedding, refresh, validation; over all sessions
+    findings: Findings | None = None
+    trouble: str = ""  # why there are no findings
+    notes: list[str] = field(default_factory=list)
+
+
+def tell(folders: Sequence[Path]) -> list[Story]:
+    """The runs at these folders, each once."""
+    unique = list({folder.resolve(): folder for folder in folders}.values())
+    names = short_names([folder.resolve() for folder in unique])
+    return [_tell(folder, name) for folder, name in zip(unique, names, strict=True)]
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """For each folder as many of its last parts as it takes to tell all of them apart."""
+    depth = 1
+    while True:
+        names = ["/".join(folder.parts[-depth:]) for folder in folders]
+        if len(set(names)) == len(names) or depth >= max(len(folder.parts) for folder in folders):
+            return names
+        depth += 1
+
+
+def _tell(folder: Path, name: str) -> Story:
+    if not folder.is_dir():
+        raise UserError(f"there is no run at {folder}: {'that is a file' if folder.exists() else 'no such folder'}")
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{folder} is not a run: it has no {CONFIG}. Train one with `magnet train --out {folder}`")
+    journal = [record for record in read_journal(folder) if isinstance(record, dict) and "step" in record]
+    saved = checkpoints(folder / "checkpoint")
+    progress = read_progress(saved[-1]) if saved else {}
+    # A run that was killed has no record of its times; its last checkpoint knows those until then.
+    times = [record["seconds"] for record in journal if record.get("kind") == "time"] or [progress.get("seconds", {})]
+    step = max([int(progress.get("step", 0)), *(int(record["step"]) for record in journal)])
+    return Story(folder, name, read_config(folder), journal, step, bool(progress.get("finished")), times[-1])
+
+
+def measure(story: Story, report: Report | None = None) -> None:
+    """Give a story its findings: those kept from an earlier report if they still hold, or new ones."""
+    try:
+        story.findings = _measure(story.folder, story.notes, report)
+    except UserError as error:
+        story.trouble = str(error)
+
+
+def _measure(folder: Path, notes: list[str], report: Report | None) -> Findings:
+    try:
+        run = Run(folder, report=report)
+    except UserError as error:
+        known = _earlier(folder)
+        if known is None:
+            raise
+        notes.append(f"Measured earlier: {error}.")
+        return known
+    rows = run.data.indices("test")
+    if not len(rows):
+        raise UserError(f"{run.config.data} has no test part to evaluate on")
+    notes += run.notes
+    evaluation = evaluate(run)
+    known = Findings.load(folder, evaluation)
+    if known is not None and known.digest == run.embeddings.digest:
+        return known
+    start = time.perf_counter()
+    sigma = run.rule("knc").variance ** 0.5
+    wrong = {row["class"] for row in evaluation["worst"]}
+    found = Findings(
+        evaluation=evaluation,
+        impostors={
+            name: rivals(run.index, label, run.classes, sigma)
+            for label, name in enumerate(run.classes)
+            if name in wrong
+        },
+        sigma=sigma,
+        attributes=None
+        if run.data.attributes is None
+        else attribute_findings(
+            run.data.attributes.keep(rows.numpy()), run.part("test", test=True), run.data.labels[rows]
+        ),
+        examples=fingerprint(run.data, rows),
+        digest=run.embeddings.digest,
+        seconds=seconds_of_evaluation(run) + time.perf_counter() - start,
+    )
+    found.save(folder)
+    return found
+
+
+def _earlier(folder: Path) -> Findings | None:
+    """What is kept of a run whose data cannot be opened."""
+    with suppress(UserError):
+        run = Run(folder, need_data=False)
+        known = Findings.load(folder, evaluate(run))
+        if known is not None and known.digest == run.embeddings.digest:
+            return known
+    return None
+
+
+def attribute_findings(attributes: Attributes, representations: Tensor, labels: Tensor) -> dict[str, Any] | None:
+    """Attribute precision as plain values; ``within`` the classes where the attributes were given to each image."""
+    if not attributes.names:
+        return None
+    by_class = attributes.level == "class"
+    found = attribute_concentration(representations, attributes.values, labels=labels, others_only=by_class)
+    within = None if by_class else concentration_within_classes(representations, attributes.values, labels)
+    return {
+        "level": attributes.level,
+        "names": attributes.names,
+        "sizes": list(found.sizes),
+        "all": _values(found),
+        "within": None if within is None else _values(within),
+    }
+
+
+def fingerprint(data: Dataset, rows: Tensor) -> str:
+    """The same for the same examples, by name, class and content."""
+    digest = hashlib.sha256(data.digest.content.encode())
+    for row in rows.tolist():
+        digest.update(f"{data.names[row]}\0{data.classes[int(data.labels[row])]}\0".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _values(found: Concentration) -> dict[str, Any]:
+    return {
+        "precision": _plain(found.precision),
+        "base": _plain(np.array([found.base]))[0],
+        "lift": _plain(found.lift),
+        "counts": found.counts.tolist(),
+        "per_attribute": [_plain(row) for row in found.per_attribute],
+        "chance": _plain(found.chance),
+    }
+
+
+def _plain(numbers: np.ndarray) -> list[float | None]:
+    """JSON has no nan."""
+    return [float(number) if np.isfinite(number) else None for number in numbers]
+
+
+def rivals(
+    index: ClusterIndex, label: int, classes: list[str], sigma: float, *, count: int = 3
+) -> list[dict[str, Any]]:
+    """The nearest pairs of a cluster of a class and an impostor cluster, nearest first, each impostor once.
+
+    Returns:
+        For each: ``class``, ``cluster`` and ``size`` of the impostor, ``own`` and ``own_size`` of the class's own
+        cluster, and the ``distance`` of the two centres in units of ``sigma``.
+    """
+    own = (index.centre_labels == label).nonzero().squeeze(1)
+    if not len(own):
+        return []
+    # One of the `count` nearest impostors is among the `count` nearest of the own cluster that it is nearest to.
+    table = index.nearest_impostors(count, own)
+    apart = torch.linalg.vector_norm(index.centres[own][:, None] - index.centres[table.clamp_min(0)], dim=2)
+    pairs = sorted(
+        (float(apart[row, place]), int(own[row]), int(impostor))
+        for row in range(len(own))
+        for place, impostor in enumerate(table[row].tolist())
+        if impostor >= 0
+    )
+    nearest: dict[int, dict[str, Any]] = {}
+    for distance, cluster, impostor in pairs:
+        nearest.setdefault(
+            impostor,
+            {
+                "class": classes[int(index.centre_labels[impostor])],
+                "cluster": impostor,
+                "size": int(index.sizes[impostor]),
+                "own": cluster,
+                "own_size": int(index.sizes[cluster]),
+                "distance": distance / sigma,
+            },
+        )
+    return list(nearest.values())[:count]

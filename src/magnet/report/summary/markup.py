@@ -1,8 +1,13 @@
-"""HTML from text that anybody may have written: what is not markup already is escaped."""
+"""HTML from text that anybody may have written, with numbers and names as people read them."""
 
 import html
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from magnet.report.maps import COLOURS
+from magnet.report.summary.findings import Story
+
+RULES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}
 
 
 class Markup(str):
@@ -55,3 +60,34 @@ def swatch(number: int, colours: int) -> Markup:
 
 def _row(cells: Sequence[Any], kinds: Sequence[str]) -> Markup:
     return element("tr", *(element("td", cell, kind=kind) for cell, kind in zip(cells, kinds, strict=True)))
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A fraction."""
+    return "–" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def duration(seconds: float) -> str:
+    """A time that may be short or long."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def of_views(evaluations: Iterable[dict[str, Any]]) -> str:
+    """Which views of images errors are of, to follow a comma; nothing where there is one view only, as of vectors."""
+    counts = sorted({found["views"] for found in evaluations})
+    return "" if counts == [1] else f", mean of {listed([str(count) for count in counts])} test views of each image"
+
+
+def named(stories: Sequence[Story], number: int) -> Markup:
+    """The run at a place among the others."""
+    return element("span", swatch(number, len(COLOURS)), stories[number].name, kind="run")
