@@ -24,7 +24,7 @@ def test_a_csv_has_a_row_for_each_example_in_the_order_of_the_data(odd, tmp_path
     assert {row["split"] for row in rows} == {"train", "validation", "test"}
     assert all((row["correct"] == "True") == (row["label"] == row["prediction"]) for row in rows)
     order = np.argsort(odd.rows)
-    assert np.allclose([float(row["loss"]) for row in rows], odd.seen[0].answers.loss.numpy()[order], atol=1e-5)
+    assert np.allclose([float(row["loss"]) for row in rows], odd.seen[0].predictions.loss.numpy()[order], atol=1e-5)
     assert np.allclose([float(row["x"]) for row in rows], odd.seen[0].maps[-1][0][order, 0], atol=1e-4)
 
 

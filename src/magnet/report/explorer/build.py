@@ -9,10 +9,8 @@ import torch
 
 from magnet import __version__
 from magnet.errors import UserError
-from magnet.report.explorer.answers import Answers, ask
-from magnet.report.explorer.describe import describe_data, describe_run
-from magnet.report.explorer.moments import Moment, kept_moments, lay_out_moments, moment
-from magnet.report.explorer.sample import choose
+from magnet.report.explorer.examples import Moment, Predictions, choose, kept_moments, lay_out_moments, moment, predict
+from magnet.report.explorer.page_data import describe_data, describe_run
 from magnet.report.layout import Positions
 from magnet.report.page import page
 from magnet.runs.run import Run
@@ -27,7 +25,7 @@ class Seen:
     """A run and what was found of it."""
 
     run: Run
-    answers: Answers
+    predictions: Predictions
     moments: list[Moment]  # the last is the evaluated checkpoint
     maps: list[Positions]
 
@@ -62,19 +60,19 @@ def explore(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -> Explo
     seen = []
     for run in runs:
         say(f"{run.folder.name}: asking the run")
-        answers = ask(run, rows)
+        predictions = predict(run, rows)
         labels = data.labels[torch.from_numpy(rows)]
         sigma = run.rule("knc").variance ** 0.5
         everything = torch.arange(len(rows))
-        end = moment(run.step, everything, answers.representations, labels, answers.place, run.index, sigma)
+        end = moment(run.step, everything, predictions.representations, labels, predictions.place, run.index, sigma)
         moments = [end]
         if same_training_part(run.folder, data):  # else the rows of a kept refresh are those of other examples
-            moments = [*kept_moments(run.folder, run.step, labels, answers.place), end]
+            moments = [*kept_moments(run.folder, run.step, labels, predictions.place), end]
         say(f"{run.folder.name}: laying out {len(moments)} map{'s' * (len(moments) > 1)}")
-        seen.append(Seen(run, answers, moments, lay_out_moments(moments, seed=seed)))
+        seen.append(Seen(run, predictions, moments, lay_out_moments(moments, seed=seed)))
     described = describe_data(data, rows, say("drawing thumbnails"))
     described["version"] = __version__
-    described["runs"] = [describe_run(s.run, rows, s.answers, s.moments, s.maps) for s in seen]
+    described["runs"] = [describe_run(s.run, rows, s.predictions, s.moments, s.maps) for s in seen]
     return Explorer(rows, seen, described)
 
 

@@ -47,14 +47,14 @@ def check_table(path: Path) -> None:
 def _columns(rows: np.ndarray, seen: Seen) -> dict[str, list[Any]]:
     order = np.argsort(rows)
     data, end = seen.run.data, seen.moments[-1]
-    labels, predicted = data.labels.numpy()[rows[order]], seen.answers.prediction.numpy()[order]
+    labels, predicted = data.labels.numpy()[rows[order]], seen.predictions.prediction.numpy()[order]
     x, y = seen.maps[-1][0][order].T
     return {
         "x": x.astype(np.float32).tolist(),
         "y": y.astype(np.float32).tolist(),
         "label": [data.classes[c] for c in labels],
         "cluster": end.clusters.numpy()[order].tolist(),
-        "loss": seen.answers.loss.numpy()[order].tolist(),
+        "loss": seen.predictions.loss.numpy()[order].tolist(),
         "prediction": [data.classes[c] for c in predicted],
         "path": [data.names[i] for i in rows[order]],
         "split": PARTS[np.minimum(data.split[rows[order]], 2)].tolist(),

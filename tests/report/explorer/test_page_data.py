@@ -6,8 +6,7 @@ from PIL import Image
 from sklearn.datasets import load_wine
 
 from magnet.data import Dataset, open_data
-from magnet.report.explorer.encode import encode, encode_bits, encode_positions
-from magnet.report.explorer.pictures import SIDE, pictures
+from magnet.report.explorer.page_data import SIDE, encode, encode_bits, encode_positions, pictures
 from magnet.runs.run import Run
 
 

@@ -6,12 +6,81 @@ import torch
 
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
-from magnet.report.explorer.moments import kept_moments, lay_out_moments, moment
+from magnet.report.explorer.examples import choose, kept_moments, lay_out_moments, moment, predict
 from magnet.report.layout import lay_out
 from magnet.runs.run import Run
 
+LABELS = np.repeat(np.arange(3), [600, 300, 100])
+SPLIT = np.tile([0, 0, 0, 0, 2], 200).astype(np.int8)
+ROWS = np.random.default_rng(0).permutation(1797)[:300]
 CENTRES = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 10.0]])
 INDEX = ClusterIndex(CENTRES, torch.tensor([0, 0, 1]), torch.tensor([0, 1, 2]), torch.tensor(4.0))
+
+
+def test_all_are_shown_when_there_is_room_and_in_no_order():
+    rows = choose(LABELS, SPLIT, 5000, seed=0)
+    assert sorted(rows) == list(range(1000))
+    assert not np.array_equal(rows, np.sort(rows))
+
+
+def test_a_sample_keeps_classes_and_parts_in_proportion():
+    rows = choose(LABELS, SPLIT, 100, seed=0)
+    assert len(set(rows)) == 100
+    assert abs(np.bincount(LABELS[rows]) - [60, 30, 10]).max() <= 2
+    assert abs(np.bincount(SPLIT[rows])[[0, 2]] - [80, 20]).max() <= 3
+
+
+def test_a_rare_class_is_not_lost():
+    labels = np.array([0] * 997 + [1, 2, 3])
+    assert set(labels[choose(labels, np.zeros(1000, np.int8), 10, seed=1)]) == {0, 1, 2, 3}
+
+
+def test_the_seed_decides():
+    first, again, other = (choose(LABELS, SPLIT, 50, seed=seed) for seed in (3, 3, 4))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def labels_of(run):
+    return run.data.labels[torch.from_numpy(ROWS)]
+
+
+def test_under_knc_the_loss_is_minus_log_of_the_votes_for_the_label(digits_magnet):
+    run = Run(digits_magnet)
+    found = predict(run, ROWS)
+    votes = run.rule("knc").predict_proba(run.embed(torch.from_numpy(ROWS)))
+    expected = -votes.gather(1, labels_of(run)[:, None])[:, 0].clamp_min(1e-12).log()
+    assert torch.allclose(found.loss, expected, atol=1e-3)
+    assert (found.prediction == votes.argmax(dim=1)).float().mean() > 0.99
+
+
+def test_under_its_own_head_the_loss_is_the_cross_entropy(digits_softmax):
+    run = Run(digits_softmax)
+    logits = run.learner.method.logits(run.embed(torch.from_numpy(ROWS)))
+    expected = torch.nn.functional.cross_entropy(logits, labels_of(run), reduction="none")
+    assert torch.allclose(predict(run, ROWS).loss, expected, atol=1e-4)
+
+
+def test_under_soft_knn_an_example_has_no_vote_on_itself(digits_triplet):
+    run = Run(digits_triplet)
+    found, rule = predict(run, ROWS), run.rule("knn")
+    train = run.train.tolist()
+    for i in range(25):
+        distances = (run.references - found.representations[i]).square().sum(dim=1).double()
+        if ROWS[i] in train:
+            distances[train.index(ROWS[i])] = torch.inf
+        near = distances.argsort()[: rule.neighbours]
+        votes = torch.softmax(-distances[near] * rule.scaling / (2 * rule.variance), dim=0)
+        own = votes[run.labels[near] == labels_of(run)[i]].sum()
+        assert abs(float(found.loss[i]) + float(own.log())) < 1e-2
+
+
+def test_an_example_of_a_class_that_was_never_trained_on_has_a_finite_loss(odd_vectors):
+    run = Run(odd_vectors)
+    strange = np.flatnonzero(run.data.labels.numpy() == run.classes.index("only in test"))
+    found = predict(run, strange)
+    assert torch.allclose(found.loss, torch.tensor(27.6310), atol=1e-3)
+    assert (found.place == -1).all()
 
 
 def test_examples_are_put_into_clusters_of_their_own_class():

@@ -1,4 +1,4 @@
-"""Moments: the clusters and the examples in them, at the end of a run and at the refreshes kept on its way."""
+"""The examples that are shown, and what a run says of them: classes, and clusters at the end and on its way."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +8,102 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from magnet.classify import SoftNeighbours
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
+from magnet.neighbours import nearest
 from magnet.report.layout import Positions, lay_out
+from magnet.runs.run import Run
 
+SMALLEST = 1e-12  # probability, so that the loss of an example that gets no vote is 27.6 and not infinite
+RULES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}
 ROWS = 1024  # of distances to all centres at a time
 TENSORS = ("representations", "centres", "centre_labels", "assignments", "variance")
+
+
+def choose(labels: np.ndarray, split: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Ids (n,) of at most ``count`` of N examples, in random order, so that no class is drawn over the others.
+
+    Args:
+        labels: (N,) classes.
+        split: (N,) parts.
+        count: how many at most. Every class of every part gives its share of them, and at least one while they last.
+        seed: the same one gives the same ids.
+    """
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(labels))
+    _, group, sizes = np.unique(np.stack([labels, split])[:, order], axis=1, return_inverse=True, return_counts=True)
+    by_group = np.argsort(group, kind="stable")
+    rank = np.empty(len(order), np.int64)  # of each example in its group
+    rank[by_group] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    # The first of each group, then each group at the pace of its size.
+    chosen = np.argsort(rank / sizes[group], kind="stable")[:count]
+    return order[np.sort(chosen)]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Of n examples under one run."""
+
+    representations: Tensor  # (n, d), of the plain view
+    place: Tensor  # (n,) ids into the training part; -1: not a training example
+    probabilities: Tensor  # (n, C)
+    loss: Tensor  # (n,) -log of the probability of the label
+    prediction: Tensor  # (n,) classes
+
+
+def predict(run: Run, rows: np.ndarray) -> Predictions:
+    """Ask a run about examples of its data, under the rule that its method is judged by."""
+    ids = torch.from_numpy(rows)
+    train = run.train
+    place = torch.full((len(run.data),), -1)
+    place[train] = torch.arange(len(train))
+    place = place[ids]
+    known = place >= 0
+    representations = torch.empty(len(ids), run.references.shape[1])
+    representations[known] = run.references[place[known]]
+    test = run.data.indices("test")
+    if len(test) and torch.isin(test, ids).all():  # the error of the run needs all of them too
+        order = torch.full((len(run.data),), -1)
+        order[test] = torch.arange(len(test))
+        tested = order[ids] >= 0
+        representations[tested] = run.part("test")[order[ids[tested]]]
+        known = known | tested
+    if not known.all():
+        representations[~known] = run.embed(ids[~known])
+    probabilities = class_probabilities(run, representations, place)
+    own = probabilities.gather(1, run.data.labels[ids][:, None])[:, 0]
+    return Predictions(
+        representations, place, probabilities, -own.clamp_min(SMALLEST).log(), probabilities.argmax(dim=1)
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def class_probabilities(run: Run, representations: Tensor, place: Tensor) -> Tensor:
+    """Probabilities (n, C). Under soft kNN a training example, found by its ``place``, has no vote on itself."""
+    method = run.learner.method
+    if method.classifier == "head":
+        logits = method.logits(representations.to(run.device))
+        assert logits is not None
+        return logits.softmax(dim=1).cpu()
+    votes = representations.new_zeros(len(representations), len(run.classes))
+    rule = run.rule(method.classifier)
+    votes[:, rule.classes] = rule.predict_proba(representations).to(votes.dtype)
+    if method.classifier == "knn" and bool((place >= 0).any()):
+        votes[place >= 0] = _without_own_vote(run, rule, representations[place >= 0], place[place >= 0]).to(votes.dtype)
+    return votes
+
+
+def _without_own_vote(run: Run, rule: SoftNeighbours, representations: Tensor, place: Tensor) -> Tensor:
+    """Shares of the votes (n, C) for training examples, by the other training examples."""
+    distances, ids = nearest(representations, run.references, rule.neighbours + 1)
+    out = ids == place[:, None]
+    if ids.shape[1] > rule.neighbours:
+        out[~out.any(dim=1), -1] = True
+    logits = distances.double() * -min(rule.scaling / (2 * rule.variance), torch.finfo(torch.float64).max)
+    logits -= logits.masked_fill(out, -torch.inf).amax(dim=1, keepdim=True)
+    shares = logits.masked_fill(out, -torch.inf).softmax(dim=1)
+    return shares.new_zeros(len(place), len(run.classes)).scatter_add_(1, run.labels[ids], shares)
 
 
 @dataclass(frozen=True)
