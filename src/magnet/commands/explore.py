@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
     from magnet.commands.inputs import open_run
     from magnet.report.explorer.build import explore
     from magnet.report.explorer.table import check_table, write_table
-    from magnet.report.page import write_whole
+    from magnet.report.html import write_whole
 
     if options.table:
         check_table(options.table)

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from magnet.report.plotting import pyplot
+    from magnet.report.plots import pyplot
     from magnet.report.summary.findings import measure, tell
     from magnet.report.summary.page import write_report
 

@@ -22,8 +22,8 @@ from magnet.experiments.cache import of_test_part
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, difference, mean_of, pretty, some_diverged
 from magnet.neighbours import nearest_of_chunk
-from magnet.report.attribute_plot import Panel, draw_attribute_curves
-from magnet.report.thumbnails import thumbnails
+from magnet.report.maps import thumbnails
+from magnet.report.plots import Panel, draw_attribute_curves
 from magnet.runs.run import Run
 
 OURS = "magnet"

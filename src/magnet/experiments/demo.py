@@ -11,11 +11,11 @@ from magnet.experiments.cache import top_classes, validation_curve, wrong
 from magnet.experiments.dynamics import first_at, mean_curve, settled
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import DIVERGED, Outcome, Table, some_diverged
-from magnet.report.curves import Curve
 from magnet.report.explorer.build import explore
+from magnet.report.html import write_whole
 from magnet.report.layout import lay_out
 from magnet.report.maps import Map, draw_maps
-from magnet.report.page import write_whole
+from magnet.report.plots import Curve
 from magnet.runs.run import Run
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.presets import with_preset

@@ -7,7 +7,7 @@ from typing import Any
 from magnet.errors import UserError
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import DIVERGED, Outcome, Table, pretty, seeds
-from magnet.report.curves import Curve, draw_curves
+from magnet.report.plots import Curve, draw_curves
 
 TRIPLETS = ("triplet", "semantic-triplet")
 LONGER = 2  # times the epochs of the search, so that every method has room to flatten out

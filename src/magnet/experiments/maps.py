@@ -16,10 +16,9 @@ from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import DIVERGED, Outcome, Table, pretty
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
-from magnet.report.density_map import Callout, DensityMap, draw_attribute_maps, draw_density_maps
-from magnet.report.image_map import THUMBNAIL, draw_image_map, mosaic, place
+from magnet.report.density_maps import Callout, DensityMap, draw_attribute_maps, draw_density_maps
 from magnet.report.layout import lay_out
-from magnet.report.thumbnails import thumbnails
+from magnet.report.maps import THUMBNAIL, draw_image_map, mosaic, place, thumbnails
 from magnet.runs.run import Run
 
 MOST = 5000  # test examples on a map

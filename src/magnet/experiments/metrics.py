@@ -9,7 +9,7 @@ from magnet.experiments.cache import RULE_NAMES, RULES, Rule, top_classes, wrong
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import DIVERGED, Outcome, Table, mean_of, pretty, spread
 from magnet.methods import method_class
-from magnet.report.bars import draw_bars
+from magnet.report.plots import draw_bars
 
 
 def run(lab: Lab) -> Outcome:

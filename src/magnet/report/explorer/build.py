@@ -11,8 +11,8 @@ from magnet import __version__
 from magnet.errors import UserError
 from magnet.report.explorer.examples import Moment, Predictions, choose, kept_moments, lay_out_moments, moment, predict
 from magnet.report.explorer.page_data import describe_data, describe_run
+from magnet.report.html import page
 from magnet.report.layout import Positions
-from magnet.report.page import page
 from magnet.runs.run import Run
 from magnet.training.data_record import same_training_part
 

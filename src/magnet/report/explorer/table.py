@@ -9,7 +9,7 @@ import numpy as np
 
 from magnet.errors import UserError
 from magnet.report.explorer.build import Explorer, Seen
-from magnet.report.page import write_whole
+from magnet.report.html import write_whole
 
 PARTS = np.array(["train", "validation", "test"])
 FORMULA = ("=", "+", "-", "@", "\t", "\r")

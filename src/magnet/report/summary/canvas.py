@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from magnet.report.maps import COLOURS
-from magnet.report.plotting import pyplot
-from magnet.report.text import plain
+from magnet.report.plots import COLOURS, plain, pyplot
 
 INK, FAINT = "#1f2933", "#d5dae1"  # in the PNG; in the page, the colours of its text and lines
 PARTS = ("#5b6c8f", "#93a8c6", "#c39bd3", "#d9a86c", "#8fb996")  # of a whole, none of them a run's

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from magnet.report.plots import plain
 from magnet.report.summary.canvas import PARTS, Figure, canvas, colour, line_style
 from magnet.report.summary.findings import Story
 from magnet.report.summary.markup import RULES, Markup, duration, listed, named, table
-from magnet.report.text import plain
 
 MOST = 400  # points of a line
 SMOOTH_FROM = 60  # points from which a line is drawn as its moving mean

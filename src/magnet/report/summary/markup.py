@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from magnet.report.maps import COLOURS
+from magnet.report.plots import COLOURS
 from magnet.report.summary.findings import Story
 
 RULES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}

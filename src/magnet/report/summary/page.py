@@ -11,8 +11,8 @@ from typing import Any
 from magnet import __version__
 from magnet.errors import UserError
 from magnet.methods import Options, method_class
-from magnet.report.maps import COLOURS
-from magnet.report.page import write_whole
+from magnet.report.html import write_whole
+from magnet.report.plots import COLOURS
 from magnet.report.summary.attributes import attribute_table, draw_attributes, each_attribute, with_attributes
 from magnet.report.summary.canvas import Figure
 from magnet.report.summary.curves import draw_curves, draw_times, time_parts, time_table

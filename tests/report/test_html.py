@@ -4,7 +4,7 @@ import re
 import pytest
 
 from magnet.errors import UserError
-from magnet.report.page import embedded_json, page, write_whole
+from magnet.report.html import embedded_json, page, write_whole
 
 NASTY = "</script><script>alert(1)</script><!-- & \u2028 \u2029 ' \" \udcff"
 

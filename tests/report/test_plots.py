@@ -1,5 +1,4 @@
-from magnet.report.curves import draw_curves
-from magnet.report.plotting import pyplot
+from magnet.report.plots import draw_curves, pyplot
 
 
 def test_every_line_and_mark_of_a_figure_is_explained_in_its_legend(tmp_path, monkeypatch):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from magnet.report.colours import ARROW, ATTRIBUTE, class_colours, hex_colour
-from magnet.report.densities import Frame, attribute_field, class_fields, density
+from magnet.report.density_maps import Frame, attribute_field, class_fields, density
+from magnet.report.plots import ARROW, ATTRIBUTE, class_colours, hex_colour
 
 
 @pytest.fixture
