@@ -201,7 +201,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
             "in_pass": position - self._pass_start,
             "seed": self.seed,
             "losses": losses,
-            "new": self._new_until > position,
+            "new": torch.tensor(self._new_until) > position,
             "waiting_numbers": torch.tensor([u.number for u in waiting], dtype=torch.long),
             "waiting_sizes": torch.tensor([len(u.examples) for u in waiting], dtype=torch.long),
             "waiting_examples": torch.tensor([i for u in waiting for i in u.examples], dtype=torch.long),
@@ -210,7 +210,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken; the sampler must have been made with the same index."""
-        if len(state["losses"]) != len(self._losses) or state["new"].shape != self._new_until.shape:
+        if len(state["losses"]) != len(self._losses) or len(state["new"]) != len(self._new_until):
             raise ValueError(
                 f"the state is of {len(state['losses'])} examples in {len(state['new'])} clusters; "
                 f"the sampler has {len(self._losses)} in {len(self._sizes)}: give it the index saved with the state"
@@ -326,7 +326,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         self._weights = SumTree(sums.double() / known.clamp_min(1))
         self._fresh = SumTree(new)
         # The number of the batch from which on a cluster is no longer new: it was a seed or showed a loss before.
-        self._new_until = torch.where(new, STILL_NEW, 0)
+        self._new_until: list[int] = torch.where(new, STILL_NEW, 0).tolist()
         self._known: list[int] = known.tolist()
         self._sums: list[int] = sums.tolist()
 
