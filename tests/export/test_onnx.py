@@ -65,12 +65,12 @@ def test_photos_prepared_as_the_metadata_say_get_the_same_answer(photo_run, phot
         image = ImageOps.exif_transpose(Image.open(photos / name)).convert("RGB")
         square = ImageOps.fit(image, (21, 21), Image.Resampling.BILINEAR)
         x = torch.from_numpy(np.array(square)).permute(2, 0, 1)[None] / 255
-        x = functional.interpolate(x, (18, 18), mode="bilinear", align_corners=False, antialias=False)
+        x = functional.interpolate(x, (18, 18), mode="bicubic", align_corners=False, antialias=False).clamp(0, 1)
         pixels.append(x[..., 1:17, 1:17])
     facts = check(run, tmp_path / "m.onnx", torch.cat(pixels).numpy(), run.embed(rows))
     preprocessing = json.loads(facts["preprocessing"])
     assert (preprocessing["short_side"], preprocessing["size"]) == (18, 16)
-    assert preprocessing["resize"].endswith("the short side to 18; cut out the centre, 16 x 16")
+    assert preprocessing["resize"].endswith("the short side to 18, with antialiasing; cut out the centre, 16 x 16")
     assert "to 21 x 21" in preprocessing["exactly"]
     assert preprocessing["value_range"] == [0, 1]
     assert json.loads(facts["classes"]) == ["blue", "grün", "red"]

@@ -98,10 +98,11 @@ def preprocessing(description: Description, mean: tuple[float, ...], std: tuple[
         "input": f"float32 (batch, 3, {size}, {size}), RGB, values 0..1 (bytes divided by 255)",
         "short_side": side,
         "size": size,
-        "resize": f"turn upright by EXIF; resize the short side to {side}; cut out the centre, {size} x {size}",
+        "resize": f"turn upright by EXIF; resize the short side to {side}, with antialiasing; cut out the centre, "
+        f"{size} x {size}",
         "exactly": f"turn upright by EXIF; cut out the centre square; resize it to {stored} x {stored}, bilinear with "
-        f"antialiasing; then to {side} x {side}, bilinear without antialiasing, pixel centres at half integers; cut "
-        f"out the centre, {size} x {size}",
+        f"antialiasing; then to {side} x {side}, bicubic (a = -0.75) without antialiasing, pixel centres at half "
+        f"integers; clip to 0..1; cut out the centre, {size} x {size}",
         "value_range": [0.0, 1.0],
         "normalisation": {"done": "in the model", "mean": list(mean), "std": list(std)},
     }

@@ -16,7 +16,7 @@ from magnet.files import replacing
 CONFIG = "config.yaml"  # in a run folder
 # Of what training and embedding compute, and part of the key of everything that is cached. A change of the code that
 # gives other numbers for the same settings and data raises it by one: then whatever was cached before is made again.
-REVISION = 2
+REVISION = 3
 
 
 def read_config(folder: Path) -> "TrainConfig":
