@@ -57,9 +57,9 @@ import os, sys, time
 from magnet.files import lock
 with lock(sys.argv[1], lambda: None):
     if os.fork() == 0:
+        print(flush=True)  # by the worker: until it runs, the lock's file is still open in it
         time.sleep(30)
         os._exit(0)
-    print(flush=True)
     time.sleep(30)
 """
 
