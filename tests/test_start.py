@@ -5,17 +5,8 @@ import torch
 
 from magnet.classify import NearestClusters
 from magnet.index import ClusterIndex
-from magnet.start import (
-    Examples,
-    VotingTrial,
-    WithinClusters,
-    calibrate_votes,
-    choose_start,
-    cluster,
-    hold_out,
-    order_directions,
-    stratified_folds,
-)
+from magnet.start import WithinClusters, choose_start, order_directions
+from magnet.votes import Examples, VotingTrial, calibrate_votes, cluster, hold_out, stratified_folds
 
 
 def test_votes_are_those_of_the_formula():

@@ -15,32 +15,20 @@ Three steps lead from features x (d,) to representations r (k,):
 3.3) have the least log-loss on examples that were held out.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from magnet.classify import NearestClusters
-from magnet.index import ClusterIndex
-from magnet.neighbours import nearest
+from magnet.votes import CLUSTERS, Folds, cluster
 
 WIDE = 2048  # more features than this are first reduced to NARROW principal components
 NARROW = 1024
 BLOCK = 8192  # rows that are held in double precision at a time
-LEAST_MEMBERS = 4  # a class is not cut into clusters of fewer examples
 
 POWERS = (1.0, 0.5)
 SHRINKAGES = (0.1, 0.4, 0.7)
-CLUSTERS = (1, 2, 4, 8, 16)
-LEAST_HELD_OUT = 30  # with fewer, what looks best is chance
-ENOUGH_HELD_OUT = 500
-MOST_FOLDS = 3
-PULLS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of refined centres to their means
-PULL = 0.1  # where nothing is held out to choose it by
-SCALINGS = (2.0**-3, 2.0**10)  # where the scaling of the votes is looked for
 
 
 def raised(x: Tensor, power: float) -> Tensor:
@@ -60,20 +48,6 @@ class Start(NamedTuple):
     def __call__(self, x: Tensor) -> Tensor:
         """Representations (n, k) of x (n, d)."""
         return (raised(x, self.power) - self.mean) @ self.components.T
-
-
-def cluster(representations: Tensor, labels: Tensor, n_clusters: int, seed: int, restarts: int = 3) -> ClusterIndex:
-    """The index of representations (N, k): at most ``n_clusters`` for each class, of four examples or more each."""
-    sizes = torch.bincount(labels)
-    if n_clusters == 1:  # the means of the classes: nothing to search for
-        classes = sizes.nonzero().flatten()
-        rows = torch.searchsorted(classes, labels)
-        sums = representations.new_zeros(len(classes), representations.shape[1]).index_add(0, rows, representations)
-        centres = sums / sizes[classes].to(sums.dtype)[:, None]
-        variance = (representations - centres[rows]).square().sum() / max(len(labels) - 1, 1)
-        return ClusterIndex(centres, classes, rows, variance)
-    wanted = {c: min(n_clusters, max(1, n // LEAST_MEMBERS)) for c, n in enumerate(sizes.tolist()) if n}
-    return ClusterIndex.fit(representations, labels, wanted, seed=seed, restarts=restarts)
 
 
 class WithinClusters:
@@ -190,141 +164,6 @@ class WithinClusters:
         return torch.as_tensor(components, dtype=torch.float64).T / self._scale[:, None]
 
 
-class Examples(NamedTuple):
-    """Labelled vectors: x (n, d) and labels (n,) 0..C-1."""
-
-    x: Tensor
-    labels: Tensor
-
-    def take(self, rows: Tensor) -> "Examples":
-        """A subset."""
-        return Examples(self.x[rows], self.labels[rows])
-
-
-class VotingTrial(NamedTuple):
-    """Clusters of one part of the data, and examples held out from them."""
-
-    clusters: ClusterIndex  # labels 0..C-1
-    held: Tensor  # (n, k) representations
-    labels: Tensor  # (n,)
-
-
-def cluster_weights(sizes: Tensor, columns: Tensor, class_weight: Tensor) -> Tensor:
-    """The weight of each cluster (J,) in the votes: its size (J,) times the weight (C,) of an example of its class."""
-    return (sizes.double() * class_weight[columns]).clamp_min(1e-300)
-
-
-def calibrate_votes(
-    trials: Sequence[VotingTrial], class_weight: Tensor, *, neighbours: int = 128
-) -> tuple[float, float]:
-    """The scaling of kNC's votes with the least log-loss on held-out examples, and that log-loss.
-
-    Clusters vote with the weight of their members. One example is thought to be spread over the classes by their share
-    (much as in Platt's targets), so that held-out parts without a single mistake do not ask for infinite confidence.
-
-    Args:
-        trials: one or more, judged together.
-        class_weight: (C,) the weight of an example of each class.
-        neighbours: how many nearest clusters vote.
-    """
-    class_weight = class_weight.double()
-    each = class_weight[torch.cat([trial.labels for trial in trials])]
-    each = each / each.sum()
-    weights = [cluster_weights(trial.clusters.sizes, trial.clusters.centre_labels, class_weight) for trial in trials]
-    found_once = []  # the distances do not depend on the scaling
-    for index, held, _ in trials:
-        distances, ids = nearest(held.to(index.centres.dtype), index.centres, min(neighbours, len(index)))
-        variance = max(float(index.variance), torch.finfo(index.centres.dtype).tiny)
-        found_once.append(((distances[:, :1] - distances).double() / (2 * variance), ids))
-
-    def loss(log_scaling: float) -> float:
-        logs = []
-        for trial, weight, (gaps, ids) in zip(trials, weights, found_once, strict=True):
-            votes = torch.softmax(gaps * math.exp(log_scaling) + weight.log()[ids], dim=1)
-            tally = votes.new_zeros(len(votes), len(class_weight))
-            tally.scatter_add_(1, trial.clusters.centre_labels[ids], votes)
-            logs.append(_expected_log(tally, trial, weight, len(each)))
-        return -float(each @ torch.cat(logs))
-
-    bounds = (math.log(SCALINGS[0]), math.log(SCALINGS[1]))
-    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.05})
-    return math.exp(float(found.x)), float(found.fun)
-
-
-def held_out_log_loss(
-    rules: Sequence[NearestClusters], trials: Sequence[VotingTrial], each: Tensor, weights: Sequence[Tensor]
-) -> float:
-    """The log-loss of classifiers on the examples held out of each (weights ``each`` (n,), which sum to one)."""
-    logs = []
-    for rule, trial, weight in zip(rules, trials, weights, strict=True):
-        proba = rule.predict_proba(trial.held).double()
-        tally = proba.new_zeros(len(proba), max(int(trial.labels.max()), int(rule.classes.max())) + 1)
-        tally[:, rule.classes] = proba
-        logs.append(_expected_log(tally, trial, weight, len(each)))
-    return -float(each @ torch.cat(logs))
-
-
-def _expected_log(proba: Tensor, trial: VotingTrial, weight: Tensor, count: int) -> Tensor:
-    """The logarithm (n,) of the probability (n, C) of the true class, one of ``count`` examples spread over classes."""
-    log, spread = proba.clamp_min(1e-12).log(), 1 / (count + 1)
-    prior = log.new_zeros(log.shape[1]).index_add(0, trial.clusters.centre_labels, weight / weight.sum())
-    return (1 - spread) * log[torch.arange(len(log)), trial.labels] + spread * (log @ prior)
-
-
-class Folds(NamedTuple):
-    """Parts to fit and parts to judge by, disjoint in each fold; with the weight of an example of each class (C,)."""
-
-    parts: list[Examples]
-    held: list[Examples]
-    class_weight: Tensor
-    neighbours: int  # that vote
-    seed: int
-
-    def judge(self, indexes: Iterable[ClusterIndex], held: Iterable[Tensor]) -> tuple[float, float]:
-        """The best scaling of the votes, and its log-loss, for an index of each part and the held-out (n, k)."""
-        labels = [examples.labels for examples in self.held]
-        trials = [VotingTrial(*each) for each in zip(indexes, held, labels, strict=True)]
-        return calibrate_votes(trials, self.class_weight, neighbours=self.neighbours)
-
-    def cluster(self, parts: Iterable[Tensor], n_clusters: int, restarts: int = 3) -> list[ClusterIndex]:
-        """The clusters of the representations (n, k) of each part."""
-        labels = [examples.labels for examples in self.parts]
-        return [cluster(part, own, n_clusters, self.seed, restarts) for part, own in zip(parts, labels, strict=True)]
-
-
-def hold_out(examples: Examples, fraction: float, class_weight: Tensor, neighbours: int, seed: int) -> Folds | None:
-    """Hold out about ``fraction`` of every class, in several folds while one has fewer than ENOUGH_HELD_OUT examples.
-
-    Of the examples in the order of their classes, shuffled inside each, every n-th is held out; the only example of a
-    class never is. None where that gives next to nothing.
-    """
-    if fraction == 0:
-        return None
-    period = max(2, round(1 / fraction))
-    fold = stratified_folds(examples.labels, period, seed)
-    count = min(period, MOST_FOLDS, math.ceil(ENOUGH_HELD_OUT * period / len(fold)))
-    if int(((fold >= 0) & (fold < count)).sum()) < LEAST_HELD_OUT:
-        return None
-    parts = [examples.take((fold != number).nonzero().flatten()) for number in range(count)]
-    held = [examples.take((fold == number).nonzero().flatten()) for number in range(count)]
-    return Folds(parts, held, class_weight.double(), neighbours, seed)
-
-
-def stratified_folds(labels: Tensor, folds: int, seed: int) -> Tensor:
-    """A fold (n,) in 0..folds-1 for each example, the examples of every class spread evenly over the folds.
-
-    An example alone in its class has fold -1: it is never held out.
-
-    >>> stratified_folds(torch.tensor([0, 0, 0, 0, 1, 1, 2]), folds=2, seed=0)
-    tensor([ 0,  1,  0,  1,  0,  1, -1])
-    """
-    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    by_class = shuffled[labels[shuffled].argsort(stable=True)]
-    fold = torch.empty_like(labels)
-    fold[by_class] = torch.arange(len(labels)) % folds
-    return fold.masked_fill(torch.bincount(labels)[labels] == 1, -1)
-
-
 class Choice(NamedTuple):
     """The settings of a start, how well its votes do, and the representations of the folds under it."""
 
@@ -391,64 +230,6 @@ def choose_start(
 
 def _log_loss(choices: list[Choice]) -> float:
     return choices[0].log_loss
-
-
-def choose_clusters(
-    folds: Folds, parts: list[Tensor], held: list[Tensor], candidates: Iterable[int]
-) -> tuple[int, float]:
-    """How many clusters for each class, given representations; more are tried as long as they help.
-
-    Returns:
-        The number, and the scaling of the votes that suits it.
-    """
-    best: tuple[float, int, float] | None = None
-    for n_clusters in candidates:
-        scaling, loss = folds.judge(folds.cluster(parts, n_clusters), held)
-        if best is not None and loss >= best[0]:
-            break
-        best = loss, n_clusters, scaling
-    assert best is not None
-    return best[1], best[2]
-
-
-def choose_pull(
-    folds: Folds,
-    rules: Sequence[NearestClusters],
-    indexes: Sequence[ClusterIndex],
-    parts: Sequence[Tensor],
-    held: Sequence[Tensor],
-    *,
-    or_means: bool = True,
-) -> tuple[float | None, float]:
-    """The pull of refined centres (see `NearestClusters.refined`) with the least held-out log-loss, and that log-loss.
-
-    Weaker pulls are tried as long as they help. With ``or_means`` the pull is None where the means do better than all.
-
-    Args:
-        folds: what was held out.
-        rules: kNC with plain means, of each fold.
-        indexes: their clusters.
-        parts, held: representations (n, k) of each fold.
-    """
-    labels = [examples.labels for examples in folds.held]
-    trials = [VotingTrial(*each) for each in zip(indexes, held, labels, strict=True)]
-    each = folds.class_weight[torch.cat(labels)]
-    each = each / each.sum()
-    weights = [cluster_weights(index.sizes, index.centre_labels, folds.class_weight) for index in indexes]
-    best: tuple[float | None, float] | None = None
-    if or_means:
-        best = None, held_out_log_loss(rules, trials, each, weights)
-    for pull in PULLS:
-        refined = [
-            rule.refined(r, part.labels, pull=pull, example_weights=folds.class_weight[part.labels])
-            for rule, r, part in zip(rules, parts, folds.parts, strict=True)
-        ]
-        loss = held_out_log_loss(refined, trials, each, weights)
-        if best is not None and loss >= best[1]:
-            break
-        best = pull, loss
-    assert best is not None
-    return best
 
 
 def order_directions(representations: Tensor, labels: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from magnet.classify import NearestClusters, novelty
 from magnet.errors import UserError
 from magnet.estimator import saving
 from magnet.index import ClusterIndex
-from magnet.start import LEAST_MEMBERS, Examples, cluster_weights
+from magnet.votes import LEAST_MEMBERS, Examples, cluster_weights
 
 AUTO = StrOptions({"auto"})
 FRACTION = Interval(Real, 0, 1, closed="left")

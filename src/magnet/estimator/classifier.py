@@ -1,10 +1,8 @@
 """MagnetClassifier: Magnet on feature vectors, with the manners of scikit-learn."""
 
-import math
-from collections.abc import Iterator
 from itertools import islice
 from numbers import Real
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -15,44 +13,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from magnet.classify import NearestClusters, novelty_left_out
+from magnet.classify import novelty_left_out
 from magnet.errors import UserError
 from magnet.estimator.base import AUTO, FRACTION, ClusterClassifier, novelty_threshold, whole
-from magnet.index import ClusterIndex
-from magnet.objective import MagnetLoss
-from magnet.sampler import NeighbourhoodSampler
-from magnet.start import (
-    CLUSTERS,
-    POWERS,
-    PULL,
-    SHRINKAGES,
-    Choice,
-    Examples,
-    Folds,
-    Start,
-    WithinClusters,
-    choose_pull,
-    choose_start,
-    cluster,
-    cluster_weights,
-    hold_out,
-    order_directions,
-)
-
-LEAST_STEPS = 25  # in an iteration, where a pass over the data is shorter
-TRAINED_SHRINKAGES = 2  # how many of the shrinkages that suit the start are tried in training
-
-
-class _Trial(NamedTuple):
-    """A training on the parts of the folds, after its best iteration."""
-
-    iterations: int
-    shrinkage: float
-    scaling: float  # of the votes
-    log_losses: list[float]  # held out, after each iteration
-    indexes: list[ClusterIndex]
-    parts: list[Tensor]  # (n, k) of each fold
-    held: list[Tensor]
+from magnet.recipe import Chosen, Recipe, fit_start, vote
+from magnet.start import Start, order_directions
+from magnet.votes import cluster
 
 
 class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterClassifier):
@@ -256,18 +222,18 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         again = self.warm_start and hasattr(self, "components_")
         data = self._validate(X, y, reset=not again)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        iterations = self.max_iter
+        recipe, class_weight, iterations = self._recipe(), torch.tensor(self.class_weight_), self.max_iter
         if not again:
-            iterations = self._choose(data, seed)
-            spectrum = WithinClusters(
-                *data, self.n_clusters_, power=self.power_, standardize=self.standardize_, seed=seed
-            )
-            _, mean, components = spectrum.start(self.shrinkage_, self._dim(data))
+            chosen = recipe.choose(data, class_weight, seed, self._say)
+            self._keep_choice(chosen)
+            iterations = chosen.iterations
+            mean, components = fit_start(data, chosen, recipe.dim_for(data.x), seed)
             self.mean_, self.components_ = mean.numpy(), components.numpy()
             self.n_iter_, self.loss_curve_ = 0, []
         start = self._embed(data.x.numpy())
         judged = bool(self.validation_loss_curve_) or again
-        for found, loss in islice(self._iterations(start, data.labels, seed), iterations):
+        training = recipe.train(start, data.labels, class_weight, self.n_clusters_, self.training_scaling_, seed)
+        for found, loss in islice(training, iterations):
             matrix = found
             self.n_iter_ += 1
             self.loss_curve_.append(loss)
@@ -283,8 +249,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             self.novelty_threshold_ = float(far.quantile(1 - self.refusal_rate))
         shifts = None
         if self.pull_ is not None:
-            rule = self._rule(index)
-            each = torch.tensor(self.class_weight_)[data.labels]
+            rule, each = vote(index, class_weight, self.scaling_, self.neighbours), class_weight[data.labels]
             refined = rule.refined(representations, data.labels, pull=self.pull_, example_weights=each).references
             shifts = (refined - index.centres).numpy()
         self._keep_clusters(self.classes_, index, shifts)
@@ -300,130 +265,33 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         x = torch.tensor(X, dtype=torch.float64)
         return Start(self.power_, torch.tensor(self.mean_), torch.tensor(self.components_))(x)
 
-    def _rule(self, index: ClusterIndex) -> NearestClusters:
-        weights = cluster_weights(index.sizes, index.centre_labels, torch.tensor(self.class_weight_))
-        return NearestClusters(index, self.neighbours, scaling=self.scaling_, weights=weights)
+    def _recipe(self) -> Recipe:
+        def given(value: Any) -> Any:
+            return None if value == "auto" else value
 
-    def _choose(self, data: Examples, seed: int) -> int:
-        """Set all that is chosen from the data, and give the number of iterations."""
-        folds = hold_out(data, self.validation_fraction, torch.tensor(self.class_weight_), self.neighbours, seed)
-        dim = self._dim(data)
-        if folds is None:
-            self.n_clusters_ = 1 if self.n_clusters == "auto" else self.n_clusters
-            self.shrinkage_ = 0.4 if self.shrinkage == "auto" else self.shrinkage
-            self.standardize_ = True if self.standardize == "auto" else bool(self.standardize)
-            self.power_ = 1.0 if self.power == "auto" else float(self.power)
-            self.scaling_ = float(min(10, dim))
-            self.training_scaling_ = self.scaling_ if self.scaling == "auto" else float(self.scaling)
-            self.pull_ = PULL if self.centres == "refined" else None
-            self.novelty_threshold_, self.validation_loss_curve_ = np.nan, []
-            return self.max_iter
-        choices = choose_start(
-            folds,
-            powers=POWERS if self.power == "auto" else (float(self.power),),
-            standardize=(False, True) if self.standardize == "auto" else (bool(self.standardize),),
-            shrinkages=SHRINKAGES if self.shrinkage == "auto" else (self.shrinkage,),
-            clusters=CLUSTERS if self.n_clusters == "auto" else (self.n_clusters,),
-            dim=dim,
-        )
-        best = choices[0]
-        self.power_, self.standardize_, self.n_clusters_ = best.power, best.standardize, best.n_clusters
-        self.training_scaling_ = float(best.scaling / 2 if self.scaling == "auto" else self.scaling)
-        self._say(
-            f"start: power {self.power_:g}, {self.n_clusters_} cluster(s) a class, shrinkage {best.shrinkage:g}, "
-            f"{'standardised, ' if self.standardize_ else ''}held-out log-loss {best.log_loss:.4f}"
-        )
-        tried = [self._try(folds, choice, seed) for choice in choices[:TRAINED_SHRINKAGES]]
-        trial = min(tried, key=lambda trial: min(trial.log_losses))
-        self.shrinkage_, self.scaling_ = trial.shrinkage, trial.scaling
-        self.validation_loss_curve_ = trial.log_losses
-        self.novelty_threshold_ = novelty_threshold(trial.indexes, trial.held, self.refusal_rate)
-        self.pull_ = None
-        if self.centres != "means":
-            rules = [self._rule(index) for index in trial.indexes]
-            self.pull_, log_loss = choose_pull(
-                folds, rules, trial.indexes, trial.parts, trial.held, or_means=self.centres == "auto"
-            )
-            self._say(f"centres: {'means' if self.pull_ is None else f'pull {self.pull_:g}'}, log-loss {log_loss:.4f}")
-        return trial.iterations
+        return Recipe(
+            dim=512 if self.n_components == "auto" else self.n_components,
+            power=given(self.power), standardize=given(self.standardize), shrinkage=given(self.shrinkage),
+            n_clusters=given(self.n_clusters), scaling=given(self.scaling), centres=self.centres, alpha=self.alpha,
+            clusters_per_batch=self.clusters_per_batch, examples_per_cluster=given(self.examples_per_cluster),
+            learning_rate=self.learning_rate, iterations=self.max_iter, early_stopping=self.early_stopping,
+            patience=self.n_iter_no_change, held_out=self.validation_fraction, neighbours=self.neighbours,
+            device=self.device,
+        )  # fmt: skip
 
-    def _try(self, folds: Folds, choice: Choice, seed: int) -> _Trial:
-        """Train on the parts of the folds, and keep what the held-out examples say is the best iteration."""
-        curve: list[float] = []
-        best: _Trial | None = None
-        runs = (self._iterations(part, data.labels, seed) for part, data in zip(choice.parts, folds.parts, strict=True))
-        for done, results in enumerate(zip(*runs, strict=True), 1):
-            parts, held = (
-                [r @ matrix.T for r, (matrix, _) in zip(group, results, strict=True)]
-                for group in (choice.parts, choice.held)
-            )
-            indexes = folds.cluster(parts, self.n_clusters_)
-            scaling, held_loss = folds.judge(indexes, held)
-            better = not curve or held_loss < min(curve)
-            curve.append(held_loss)
-            loss = np.mean([loss for _, loss in results])
-            self._say(
-                f"shrinkage {choice.shrinkage:g}, trial iteration {done}: loss {loss:.4f}, "
-                f"held-out log-loss {held_loss:.4f}"
-            )
-            if best is None or better or not self.early_stopping:
-                best = _Trial(done, choice.shrinkage, scaling, curve, indexes, parts, held)
-            elif done - best.iterations >= self.n_iter_no_change:
-                break
-        assert best is not None
-        return best
-
-    def _iterations(self, start: Tensor, labels: Tensor, seed: int) -> Iterator[tuple[Tensor, float]]:
-        """Train a linear map of the start's representations (N, k) with labels (N,) 0..C-1, from the identity on.
-
-        An iteration is a refresh of the index and as many batches as cover the data (a few more on small data): the
-        loop of section 3.2. SGD with momentum, its rate annealed to zero along a cosine over ``max_iter`` iterations.
-
-        Yields:
-            After each iteration the map (k, k), float64, and the mean loss of its batches.
-        """
-        weights = torch.tensor(self.class_weight_)[labels]
-        weights = (weights / weights.mean()).float().to(self.device)
-        inputs, labels = start.float().to(self.device), labels.to(self.device)
-        matrix = torch.eye(start.shape[1], device=self.device, requires_grad=True)
-        objective = MagnetLoss(self.alpha, self.training_scaling_, "leave-one-out")
-        optimiser = torch.optim.SGD([matrix], lr=self.learning_rate, momentum=0.9, nesterov=True)
-        index = cluster(inputs, labels, self.n_clusters_, seed)
-        neighbourhood = min(self.clusters_per_batch, len(index))
-        if self.examples_per_cluster == "auto":  # a batch of few clusters has more examples of each
-            drawn = min(max(4, 4 * self.clusters_per_batch // neighbourhood), 16)
-        else:
-            drawn = self.examples_per_cluster
-        epoch = math.ceil(len(inputs) / (neighbourhood * drawn))
-        steps = max(epoch, min(2 * epoch, LEAST_STEPS))
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.max_iter * steps)
-        sampler = NeighbourhoodSampler(
-            index, clusters_per_batch=neighbourhood, examples_per_cluster=drawn, batches=steps, seed=seed
-        )
-        for _ in range(self.max_iter):
-            total = 0.0
-            for batch in sampler:
-                rows = torch.tensor(batch, device=self.device)
-                clusters = sampler.clusters(batch).to(self.device)
-                per_example = objective(inputs[rows] @ matrix.T, clusters, labels[rows]).per_example * weights[rows]
-                loss = per_example.mean()
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-                schedule.step()
-                sampler.update(batch, per_example)
-                total += float(loss.detach())
-            found = matrix.detach()
-            yield found.double().cpu(), total / steps
-            sampler.refresh(cluster(inputs @ found.T, labels, self.n_clusters_, seed))
+    def _keep_choice(self, chosen: Chosen) -> None:
+        self.power_, self.standardize_ = float(chosen.power), bool(chosen.standardize)
+        self.shrinkage_, self.n_clusters_ = chosen.shrinkage, chosen.n_clusters
+        self.training_scaling_, self.scaling_ = float(chosen.training_scaling), float(chosen.scaling)
+        self.pull_, trial = chosen.pull, chosen.trial
+        self.validation_loss_curve_ = [] if trial is None else trial.log_losses
+        held = None if trial is None else novelty_threshold(trial.indexes, trial.held, self.refusal_rate)
+        self.novelty_threshold_ = np.nan if held is None else held
 
     def _levelled_off(self) -> bool:
         """Whether the loss of late is no less than before."""
         curve, late = self.loss_curve_, self.n_iter_no_change
         return len(curve) > late and min(curve[-late:]) >= min(curve[:-late])
-
-    def _dim(self, data: Examples) -> int:
-        return min(512 if self.n_components == "auto" else self.n_components, *data.x.shape)
 
     def _say(self, line: str) -> None:
         if self.verbose:

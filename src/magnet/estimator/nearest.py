@@ -10,7 +10,7 @@ from torch import Tensor
 
 from magnet.classify import novelty_left_out
 from magnet.estimator.base import ClusterClassifier, novelty_threshold
-from magnet.start import CLUSTERS, choose_clusters, cluster, hold_out
+from magnet.votes import CLUSTERS, choose_clusters, cluster, hold_out
 
 
 class NearestClustersClassifier(ClusterClassifier):

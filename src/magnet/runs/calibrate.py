@@ -19,7 +19,7 @@ from magnet.classify import SoftNeighbours, novelty
 from magnet.evaluation.calibration import FOLDS, MANY, choose_temperature
 from magnet.files import read_json, replacing
 from magnet.index import ClusterIndex
-from magnet.start import stratified_folds
+from magnet.votes import stratified_folds
 
 if TYPE_CHECKING:
     from magnet.runs.run import Run

@@ -1,0 +1,243 @@
+"""The recipe: a linear map trained with Magnet from its closed-form start, with settings chosen from the training data.
+
+`MagnetClassifier` and `magnet train` on feature vectors follow it. A share of every class is held out (of small data
+several times, each time another share, judged together). The held-out examples choose, by the log-loss of the votes
+(section 3.3), first the start (`magnet.start`: power, standardisation, shrinkage, and with them the number of
+clusters), then, after training on the rest, how long to train, how sharp the votes are, and whether centres are
+refined. Then everything is done once more with all examples and these settings.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from magnet.classify import NearestClusters
+from magnet.index import ClusterIndex
+from magnet.objective import MagnetLoss
+from magnet.sampler import NeighbourhoodSampler
+from magnet.start import POWERS, SHRINKAGES, Choice, WithinClusters, choose_start
+from magnet.votes import CLUSTERS, PULL, Examples, Folds, choose_pull, cluster, cluster_weights, hold_out
+
+LEAST_STEPS = 25  # in an iteration, where a pass over the data is shorter
+TRAINED_SHRINKAGES = 2  # how many of the shrinkages that suit the start are tried in training
+CLUSTERS_PER_BATCH, EXAMPLES_PER_CLUSTER = 48, 4  # M and D; with fewer clusters D is larger, so that batches are not
+
+
+class Trial(NamedTuple):
+    """A training on the parts of the folds, after its best iteration."""
+
+    iterations: int
+    shrinkage: float
+    scaling: float  # of the votes
+    log_losses: list[float]  # held out, after each iteration
+    indexes: list[ClusterIndex]
+    parts: list[Tensor]  # (n, k) of each fold
+    held: list[Tensor]
+
+
+class Chosen(NamedTuple):
+    """What a recipe chose, or was given."""
+
+    power: float
+    standardize: bool
+    shrinkage: float
+    n_clusters: int
+    training_scaling: float  # of the objective
+    scaling: float  # of the votes
+    pull: float | None  # of refined centres; None: means
+    iterations: int
+    trial: Trial | None  # None: too few examples to hold any out
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of the start and of the training; None: chosen from the data.
+
+    Attributes:
+        dim: dimensions of the representation, at most.
+        power, standardize, shrinkage: of the start.
+        n_clusters: K, of each class.
+        scaling: of the objective; where it is chosen, half of what suits the votes at the start.
+        centres: means or refined ones, or what has the least held-out log-loss.
+        alpha: the gap.
+        clusters_per_batch, examples_per_cluster: M and D.
+        learning_rate: of SGD with momentum, at its highest.
+        iterations: passes over the data (two at a time where one is less than 25 batches), at most.
+        early_stopping: whether the held-out examples choose the number of iterations.
+        patience: iterations without gain after which none is expected any more.
+        held_out: the share of each class.
+        neighbours: L.
+        device: where training runs.
+    """
+
+    dim: int = 512
+    power: float | None = None
+    standardize: bool | None = None
+    shrinkage: float | None = None
+    n_clusters: int | None = None
+    scaling: float | None = None
+    centres: Literal["auto", "means", "refined"] = "auto"
+    alpha: float = 2.0
+    clusters_per_batch: int = CLUSTERS_PER_BATCH
+    examples_per_cluster: int | None = None
+    learning_rate: float = 0.01
+    iterations: int = 10
+    early_stopping: bool = True
+    patience: int = 3
+    held_out: float = 0.2
+    neighbours: int = 128
+    device: str | torch.device = "cpu"
+
+    def choose(self, data: Examples, class_weight: Tensor, seed: int, say: Callable[[str], None]) -> Chosen:
+        """All settings, from training examples (float64) and the weight (C,) of an example of each class.
+
+        ``say`` is told what was chosen, line by line. With fewer than 30 examples held out, what is not given is one
+        cluster, a power of 1, a shrinkage of 0.4, standardised features, a scaling of k, at most 10, and means.
+        """
+        folds = hold_out(data, self.held_out, class_weight, self.neighbours, seed)
+        dim = self.dim_for(data.x)
+        if folds is None:
+            scaling = float(min(10, dim))
+            return Chosen(
+                1.0 if self.power is None else self.power,
+                True if self.standardize is None else self.standardize,
+                0.4 if self.shrinkage is None else self.shrinkage,
+                1 if self.n_clusters is None else self.n_clusters,
+                scaling if self.scaling is None else self.scaling,
+                scaling,
+                PULL if self.centres == "refined" else None,
+                self.iterations,
+                None,
+            )
+        choices = choose_start(
+            folds,
+            powers=POWERS if self.power is None else (self.power,),
+            standardize=(False, True) if self.standardize is None else (self.standardize,),
+            shrinkages=SHRINKAGES if self.shrinkage is None else (self.shrinkage,),
+            clusters=CLUSTERS if self.n_clusters is None else (self.n_clusters,),
+            dim=dim,
+        )
+        best = choices[0]
+        training_scaling = best.scaling / 2 if self.scaling is None else self.scaling
+        say(
+            f"start: power {best.power:g}, {best.n_clusters} cluster{'s' * (best.n_clusters > 1)} a class, shrinkage "
+            f"{best.shrinkage:g}{', standardised' if best.standardize else ''}; held-out log-loss {best.log_loss:.4f}"
+        )
+        tried = [self._try(folds, choice, training_scaling, seed, say) for choice in choices[:TRAINED_SHRINKAGES]]
+        trial = min(tried, key=lambda trial: min(trial.log_losses))
+        pull = None
+        if self.centres != "means":
+            rules = [vote(index, class_weight, trial.scaling, self.neighbours) for index in trial.indexes]
+            or_means = self.centres == "auto"
+            pull, log_loss = choose_pull(folds, rules, trial.indexes, trial.parts, trial.held, or_means=or_means)
+            centres = "means" if pull is None else f"refined, pull {pull:g}"
+            say(f"centres: {centres}; held-out log-loss {log_loss:.4f}")
+        return Chosen(
+            best.power, best.standardize, trial.shrinkage, best.n_clusters, training_scaling, trial.scaling, pull,
+            trial.iterations, trial,
+        )  # fmt: skip
+
+    def dim_for(self, x: Tensor) -> int:
+        """k: never more than there are features or examples in x (N, d)."""
+        return min(self.dim, *x.shape)
+
+    def batches_for(self, clusters: int) -> tuple[int, int]:
+        """M and D where there are so many clusters: a batch of few clusters has more examples of each."""
+        together = min(self.clusters_per_batch, clusters)
+        if self.examples_per_cluster is not None:
+            return together, self.examples_per_cluster
+        return together, min(max(EXAMPLES_PER_CLUSTER, EXAMPLES_PER_CLUSTER * self.clusters_per_batch // together), 16)
+
+    def steps_for(self, examples: int, clusters: int) -> int:
+        """The steps of one iteration."""
+        together, drawn = self.batches_for(clusters)
+        epoch = math.ceil(examples / (together * drawn))
+        return max(epoch, min(2 * epoch, LEAST_STEPS))
+
+    def train(
+        self, start: Tensor, labels: Tensor, class_weight: Tensor, n_clusters: int, scaling: float, seed: int
+    ) -> Iterator[tuple[Tensor, float]]:
+        """Train a linear map of the start's representations (N, k) with labels (N,) 0..C-1, from the identity on.
+
+        An iteration is a refresh of the index and as many batches as cover the data (a few more on small data): the
+        loop of section 3.2. SGD with momentum, its rate annealed to zero along a cosine over ``iterations``.
+
+        Yields:
+            After each iteration the map (k, k), float64, and the mean loss of its batches.
+        """
+        device = self.device
+        weights = class_weight[labels]
+        weights = (weights / weights.mean()).float().to(device)
+        inputs, labels = start.float().to(device), labels.to(device)
+        matrix = torch.eye(start.shape[1], device=device, requires_grad=True)
+        objective = MagnetLoss(self.alpha, scaling, "leave-one-out")
+        optimiser = torch.optim.SGD([matrix], lr=self.learning_rate, momentum=0.9, nesterov=True)
+        index = cluster(inputs, labels, n_clusters, seed)
+        together, drawn = self.batches_for(len(index))
+        steps = self.steps_for(len(inputs), len(index))
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.iterations * steps)
+        sampler = NeighbourhoodSampler(
+            index, clusters_per_batch=together, examples_per_cluster=drawn, batches=steps, seed=seed
+        )
+        for _ in range(self.iterations):
+            total = 0.0
+            for batch in sampler:
+                rows = torch.tensor(batch, device=device)
+                clusters = sampler.clusters(batch).to(device)
+                per_example = objective(inputs[rows] @ matrix.T, clusters, labels[rows]).per_example * weights[rows]
+                loss = per_example.mean()
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+                sampler.update(batch, per_example)
+                total += float(loss.detach())
+            found = matrix.detach()
+            yield found.double().cpu(), total / steps
+            sampler.refresh(cluster(inputs @ found.T, labels, n_clusters, seed))
+
+    def _try(self, folds: Folds, choice: Choice, scaling: float, seed: int, say: Callable[[str], None]) -> Trial:
+        """Train on the parts of the folds, and keep what the held-out examples say is the best iteration."""
+        curve: list[float] = []
+        best: Trial | None = None
+        runs = (
+            self.train(part, data.labels, folds.class_weight, choice.n_clusters, scaling, seed)
+            for part, data in zip(choice.parts, folds.parts, strict=True)
+        )
+        for done, results in enumerate(zip(*runs, strict=True), 1):
+            parts, held = (
+                [r @ matrix.T for r, (matrix, _) in zip(group, results, strict=True)]
+                for group in (choice.parts, choice.held)
+            )
+            indexes = folds.cluster(parts, choice.n_clusters)
+            votes, held_loss = folds.judge(indexes, held)
+            better = not curve or held_loss < min(curve)
+            curve.append(held_loss)
+            loss = sum(loss for _, loss in results) / len(results)
+            say(
+                f"shrinkage {choice.shrinkage:g}, trial iteration {done}: loss {loss:.4f}, "
+                f"held-out log-loss {held_loss:.4f}"
+            )
+            if best is None or better or not self.early_stopping:
+                best = Trial(done, choice.shrinkage, votes, curve, indexes, parts, held)
+            elif done - best.iterations >= self.patience:
+                break
+        assert best is not None
+        return best
+
+
+def fit_start(data: Examples, chosen: Chosen, dim: int, seed: int) -> tuple[Tensor, Tensor]:
+    """The mean (d,) and the components (k, d) of the chosen start on all examples."""
+    spectrum = WithinClusters(*data, chosen.n_clusters, power=chosen.power, standardize=chosen.standardize, seed=seed)
+    start = spectrum.start(chosen.shrinkage, dim)
+    return start.mean, start.components
+
+
+def vote(index: ClusterIndex, class_weight: Tensor, scaling: float, neighbours: int) -> NearestClusters:
+    """kNC over the clusters, each with the weight of its members; ``class_weight`` (C,) is that of an example."""
+    weights = cluster_weights(index.sizes, index.centre_labels, class_weight)
+    return NearestClusters(index, neighbours, scaling=scaling, weights=weights)
