@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo bench test lint types unit format clean
+.PHONY: demo bench test lint types unit package format clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -36,6 +36,11 @@ types: $(READY)  ## mypy
 
 unit: $(READY)  ## the tests, on two processes of one thread each
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+package: $(READY)  ## wheel and source archive in dist/, their metadata checked
+	@rm -rf build dist
+	@$(BIN)/python -m build --no-isolation
+	@$(BIN)/python -m twine check --strict dist/*
 
 format: $(READY)  ## let ruff rewrite the code
 	@$(BIN)/ruff format .

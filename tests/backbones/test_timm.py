@@ -67,7 +67,7 @@ def test_weights_are_downloaded_only_when_asked_for(timm: ModuleType, monkeypatc
 def test_without_timm_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchvision", None)
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(UserError, match=r"pip install 'magnet\[timm\]'"):
+    with pytest.raises(UserError, match=r"pip install 'magnet-loss\[timm\]'"):
         backbones.build("timm/resnet18", example_shape=(3, 64, 64))
 
 

@@ -112,5 +112,5 @@ def test_the_check_refuses_a_file_that_is_wrong_and_leaves_nothing(digits_run, t
 
 def test_a_missing_package_is_said_with_the_line_that_installs_it(digits_run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(UserError, match=r"needs onnxscript.*pip install 'magnet\[onnx\]'"):
+    with pytest.raises(UserError, match=r"needs onnxscript.*pip install 'magnet-loss\[onnx\]'"):
         export_onnx(Run(digits_run), tmp_path / "m.onnx")

@@ -17,7 +17,7 @@ import pytest
 def test_an_integration_without_its_package_says_how_to_get_it(module, package, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, f"magnet.integrations.{module}", raising=False)
-    with pytest.raises(ImportError, match=rf"pip install 'magnet\[{extra}\]'"):
+    with pytest.raises(ImportError, match=rf"pip install 'magnet-loss\[{extra}\]'"):
         importlib.import_module(f"magnet.integrations.{module}")
 
 

@@ -171,7 +171,7 @@ def test_one_example_of_a_class_is_too_few_for_tuples():
 
 def test_a_missing_package_is_said_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)
-    with pytest.raises(UserError, match=r"pip install 'magnet\[pml\]'"):
+    with pytest.raises(UserError, match=r"pip install 'magnet-loss\[pml\]'"):
         method_class("pml/ProxyAnchorLoss")
 
 

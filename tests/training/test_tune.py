@@ -215,7 +215,7 @@ def test_without_optuna_the_command_says_what_to_install(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "optuna")
     monkeypatch.setattr(builtins, "__import__", missing)
     assert main([*WORDS, "--trials", "1"]) == 2
-    assert "pip install 'magnet[tune]'" in capsys.readouterr().err
+    assert "pip install 'magnet-loss[tune]'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def _import_timm() -> ModuleType:
         import timm
     except ImportError as error:
         raise UserError(
-            f"a timm/... backbone needs timm, which cannot be imported ({error}): pip install 'magnet[timm]'"
+            f"a timm/... backbone needs timm, which cannot be imported ({error}): pip install 'magnet-loss[timm]'"
         ) from error
     return timm
 

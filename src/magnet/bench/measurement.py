@@ -18,7 +18,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("magnet", "torch", "numpy", "scikit-learn", "faiss-cpu", "pytorch-metric-learning", "lightning-fabric")
+from magnet import __version__
+
+PACKAGES = ("torch", "numpy", "scikit-learn", "faiss-cpu", "pytorch-metric-learning", "lightning-fabric")
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -173,7 +175,7 @@ def stamp() -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "versions": {name: found for name in PACKAGES if (found := _version(name))},
+        "versions": {"magnet": __version__} | {name: found for name in PACKAGES if (found := _version(name))},
         "cpu": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),

@@ -3,14 +3,15 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from magnet.commands.terminal import read_options
+from magnet.commands.terminal import read_options, say_notes
 
 HELP = """Train softmax, triplet and Magnet on scikit-learn's digits with the same small network, and show the result.
 
-Prints one table, and writes the run of each method, a picture of the three maps and a page to explore them. Nothing is
-downloaded.
+Prints one table, and writes the run of each method, a picture of the three maps and a page to explore them (with the
+extras plots and explore installed). Nothing is downloaded.
 
 example:
   magnet demo --out demo
@@ -51,11 +52,15 @@ def main(arguments: Sequence[str]) -> None:
         lambda method: demo.settings(method, epochs=options.epochs, seed=options.seed, quiet=options.quiet),
         options.out, methods=demo.METHODS, seeds=options.seeds, console=console,
     )  # fmt: skip
-    outcome = demo.run(lab)
+    missing = [name for name in ("matplotlib", "openTSNE", "plotly") if find_spec(name) is None]
+    outcome = demo.run(lab, pictures=not missing)
     console.print()
     console.print(outcome.tables[0].rich())
-    picture, page = outcome.figures
     runs = [found["run"] for found in outcome.values.values() if found["run"]]
-    console.print(f"\nThe maps are in {picture}, the runs beside it. {time.monotonic() - start:.0f} s in all.")
-    console.print(f"Explore them: open {page} in a browser.")
+    console.print(f"\nThe runs are in {options.out}. {time.monotonic() - start:.0f} s in all.")
+    if missing:
+        say_notes([f"no pictures without {' and '.join(missing)}: pip install 'magnet-loss[plots,explore]'"])
+    else:
+        picture, page = outcome.figures
+        console.print(f"The maps are in {picture}. Explore them: open {page} in a browser.")
     console.print(f"Try: magnet evaluate {runs[-1]}")

@@ -46,8 +46,10 @@ def settings(method: str, *, epochs: int, seed: int, quiet: bool) -> TrainConfig
     )  # fmt: skip
 
 
-def run(lab: Lab) -> Outcome:
-    """Train and test every method; draw the maps of the first seed's runs, and write a page to explore them."""
+def run(lab: Lab, *, pictures: bool = True) -> Outcome:
+    """Train and test every method; with ``pictures`` draw the maps of the first seed's runs, and write a page to
+    explore them.
+    """
     start = time.monotonic()
     reached: dict[str, Reached] = {}
     for method in lab.methods:
@@ -56,6 +58,17 @@ def run(lab: Lab) -> Outcome:
     runs = {method: found.run for method, found in reached.items() if found.run is not None}
     if not runs:
         raise UserError("all methods diverged with their first seed: there is no run to draw; give another --seed")
+    figures = _draw(lab, runs) if pictures else []
+    values = {
+        method: {"knc": found.knc, "knn": found.knn, "hidden": found.hidden, "curve": found.curve}
+        | {"run": None if found.run is None else str(found.run.folder)}
+        for method, found in reached.items()
+    }
+    return Outcome([_table(reached, lab.seeds)], figures, values)
+
+
+def _draw(lab: Lab, runs: dict[str, Run]) -> list[Path]:
+    """The picture of the maps and the page to explore the runs."""
     picture, page = lab.out / "maps.png", lab.out / "explore.html"
     with lab.console.status("laying out the maps"):
         title = "Test digits after training with each method (t-SNE)"
@@ -65,12 +78,7 @@ def run(lab: Lab) -> Outcome:
             list(runs.values()), examples=len(lab.held), seed=seed, say=lambda what: lambda done, total: None
         )
         write_whole(page, explorer.html())
-    values = {
-        method: {"knc": found.knc, "knn": found.knn, "hidden": found.hidden, "curve": found.curve}
-        | {"run": None if found.run is None else str(found.run.folder)}
-        for method, found in reached.items()
-    }
-    return Outcome([_table(reached, lab.seeds)], [picture, page], values)
+    return [picture, page]
 
 
 def measure(lab: Lab, method: str) -> Reached:

@@ -19,12 +19,13 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
+from magnet import __version__
 from magnet.errors import UserError
 from magnet.evaluation.intervals import Interval
 from magnet.files import read_json, replacing
 
 RESULTS = "results.json"  # in the folder of an experiment
-PACKAGES = ("magnet", "torch", "numpy", "scikit-learn", "openTSNE", "pytorch-metric-learning", "timm")
+PACKAGES = ("torch", "numpy", "scikit-learn", "openTSNE", "pytorch-metric-learning", "timm")
 PAIRED = "In brackets: 95 % interval, paired bootstrap over test examples and repetitions; * where it excludes zero."
 DIVERGED = "diverged"  # in the place of a number that a run does not have
 _NAMES = {"softmax": "softmax", "triplet": "triplet", "semantic-triplet": "semantic triplet", "magnet": "Magnet",
@@ -94,7 +95,7 @@ class Outcome:
 
 def versions() -> dict[str, str]:
     """Of the packages that a result may depend on."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "magnet": __version__}
     for package in PACKAGES:
         try:
             found[package] = version(package)

@@ -198,4 +198,4 @@ def _import(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise UserError(f"ONNX export needs {name}, which cannot be imported: pip install 'magnet[onnx]'") from error
+        raise UserError(f"ONNX export needs {name}, which is not installed: pip install 'magnet-loss[onnx]'") from error

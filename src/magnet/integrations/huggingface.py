@@ -21,7 +21,7 @@ try:
     from transformers import Trainer, TrainerCallback
     from transformers.trainer_utils import get_last_checkpoint
 except ImportError as error:
-    raise ImportError(f"MagnetTrainer needs transformers ({error}): pip install 'magnet[huggingface]'") from error
+    raise ImportError(f"MagnetTrainer needs transformers ({error}): pip install 'magnet-loss[huggingface]'") from error
 
 FILE = "magnet.safetensors"  # index, sampler and running variance, in each checkpoint folder
 

@@ -22,7 +22,7 @@ with suppress(ImportError):
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
 except ImportError as error:
-    raise ImportError(f"MagnetCallback needs Lightning ({error}): pip install 'magnet[lightning]'") from error
+    raise ImportError(f"MagnetCallback needs Lightning ({error}): pip install 'magnet-loss[lightning]'") from error
 
 
 class MagnetCallback(Callback):

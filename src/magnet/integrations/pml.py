@@ -16,7 +16,7 @@ try:
     from pytorch_metric_learning.losses import BaseMetricLossFunction
     from pytorch_metric_learning.utils import common_functions as checks
 except ImportError as error:
-    raise ImportError(f"this needs pytorch-metric-learning ({error}): pip install 'magnet[pml]'") from error
+    raise ImportError(f"this needs pytorch-metric-learning ({error}): pip install 'magnet-loss[pml]'") from error
 
 
 class NeighbourhoodBatches(BatchSampler):  # by which the trainers tell batches from examples

@@ -190,7 +190,7 @@ def _import_losses() -> ModuleType:
     except ImportError as error:
         raise UserError(
             f"a pml/... method needs pytorch-metric-learning, which cannot be imported ({error}): "
-            "pip install 'magnet[pml]'"
+            "pip install 'magnet-loss[pml]'"
         ) from error
     found: ModuleType = losses
     return found

@@ -72,5 +72,5 @@ def _tsne() -> Any:
         import openTSNE
         import openTSNE.affinity
     except ImportError as error:
-        raise UserError("maps need openTSNE: pip install 'magnet[plots,explore]'") from error
+        raise UserError("maps need openTSNE: pip install 'magnet-loss[plots,explore]'") from error
     return openTSNE

@@ -35,7 +35,7 @@ def pyplot() -> Any:
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise UserError("pictures need matplotlib: pip install 'magnet[plots]'") from error
+        raise UserError("pictures need matplotlib: pip install 'magnet-loss[plots]'") from error
     return plt
 
 

@@ -202,5 +202,5 @@ def _board(folder: Path, resume_at: int | None) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise UserError("--tensorboard needs TensorBoard: pip install 'magnet[tensorboard]'") from error
+        raise UserError("--tensorboard needs TensorBoard: pip install 'magnet-loss[tensorboard]'") from error
     return SummaryWriter(str(folder / "tensorboard"), purge_step=None if resume_at is None else resume_at + 1)

@@ -129,7 +129,7 @@ def import_optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise UserError("magnet tune needs Optuna: pip install 'magnet[tune]'") from error
+        raise UserError("magnet tune needs Optuna: pip install 'magnet-loss[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     return optuna

@@ -119,5 +119,5 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise UserError("the explorer needs plotly: pip install 'magnet[explore]'") from error
+        raise UserError("the explorer needs plotly: pip install 'magnet-loss[explore]'") from error
     return get_plotlyjs()

@@ -81,5 +81,5 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise UserError("a Parquet table needs pyarrow: pip install 'magnet[explore]'; a .csv needs nothing") from error
+        raise UserError("a .parquet needs pyarrow: pip install 'magnet-loss[explore]'; a .csv needs nothing") from error
     return pyarrow, parquet
