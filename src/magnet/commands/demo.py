@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
     runs = [found["run"] for found in outcome.values.values() if found["run"]]
     console.print(f"\nThe runs are in {options.out}. {time.monotonic() - start:.0f} s in all.")
     if missing:
-        say_notes([f"no pictures without {' and '.join(missing)}: pip install 'magnet-loss[plots,explore]'"])
+        say_notes([f"no pictures without {', '.join(missing)}: pip install 'magnet-loss[plots,explore]'"])
     else:
         picture, page = outcome.figures
         console.print(f"The maps are in {picture}. Explore them: open {page} in a browser.")
