@@ -1,13 +1,14 @@
 """K-means of all classes at once is as good as scikit-learn's class by class, and never stumbles."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from magnet import _kmeans, clustering
-from magnet.clustering import kmeans_per_class
-from magnet.workers import threads, unlocked
+from magnet import _kmeans
+from magnet.clustering import distinct, kmeans_per_class, order_by_group, spread, threads
 from watching import Watch
 
 
@@ -250,33 +251,6 @@ def test_the_number_of_threads_changes_not_a_bit(monkeypatch, d):
         assert all(torch.equal(a, b) for a, b in zip(found[0][:4], other[:4], strict=True))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("d", [1, 3, 128], ids=["duplicates", "more points than dimensions", "fewer"])
-def test_the_script_of_a_block_gives_the_bits_of_the_function(dtype, d):
-    g = generator(d)
-    sizes = torch.tensor([40, 40, 33, 12, 5])  # the rest is padding
-    real = torch.arange(40) < sizes[:, None]
-    rows = torch.randn(5, 40, d, generator=g, dtype=dtype)
-    rows = (rows.round() if d == 1 else rows) * real[..., None]  # few places: clusters are emptied and given up
-    wanted = torch.tensor([5, 7, 1, 6, 5])
-    draws = torch.rand(5, 3, 7, 3, generator=g, dtype=torch.float64)
-    for most in (0, 1, 100):
-        args = rows, real, wanted, 2 + wanted.log().long(), draws, most
-        expected, found = _kmeans.cluster_block(*args), unlocked(_kmeans.cluster_block)(*args)
-        assert all(torch.equal(a, b) for a, b in zip(expected[:4], found[:4], strict=True))
-        assert found.iterations == expected.iterations
-
-
-@pytest.mark.parametrize(("count", "used"), [(1, []), (2, [clustering._stack, _kmeans.cluster_block])])
-def test_several_threads_run_the_script(monkeypatch, count, used):
-    seen = []
-    monkeypatch.setattr("magnet.clustering.BLOCK_ELEMENTS", 2**9)
-    monkeypatch.setattr("magnet.clustering.unlocked", lambda function: seen.append(function) or function)
-    with threads(count):
-        kmeans_per_class(*blobs([40] * 6, 4, modes=3), 3)
-    assert seen == used
-
-
 def test_restarts_and_classes_that_have_settled_are_not_computed_again(monkeypatch):
     sizes = []
     scores = _kmeans._scores
@@ -332,3 +306,97 @@ def test_autocast_changes_nothing():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = kmeans_per_class(x, labels, 4)
     assert torch.equal(found.centres, expected.centres)
+
+
+@pytest.mark.parametrize("total", [1, 2, 4])
+@pytest.mark.parametrize("count", [0, 1, 3, 50])
+def test_every_part_is_done_once(count, total):
+    assert sorted(spread(lambda part: part * part, range(count), total)) == [i * i for i in range(count)]
+
+
+def test_as_many_parts_are_done_at_a_time_as_there_are_threads():
+    meet = threading.Barrier(3, timeout=30)  # nobody goes on until three have come
+    assert spread(lambda part: meet.wait() >= 0, range(3), 3) == [True] * 3
+
+
+@pytest.mark.parametrize(("parts", "each"), [(2, 2), (4, 1), (9, 1), (1, 4)])
+def test_threads_are_shared_out_among_the_parts(parts, each):
+    meet = threading.Barrier(min(parts, 4), timeout=30)
+
+    def work(part):
+        if part < min(parts, 4):
+            meet.wait()
+        torch.ones(100_000).add_(1)  # the first operation of a thread
+        return torch.get_num_threads()
+
+    with threads(1):
+        assert spread(work, range(parts), 4) == [each] * parts
+
+
+def test_an_error_in_a_part_comes_through_and_torch_has_its_threads_again():
+    def work(part):
+        if part == 3:
+            raise RuntimeError("part 3")
+        return part
+
+    before = torch.get_num_threads()
+    with pytest.raises(RuntimeError, match="part 3"):
+        spread(work, range(50), 2)
+    assert torch.get_num_threads() == before
+    asked = []
+    later = threading.Thread(target=lambda: asked.append(torch.get_num_threads()))
+    later.start()
+    later.join()
+    with threads(before + 3):
+        assert torch.get_num_threads() == before + 3
+    assert torch.get_num_threads() == before
+    assert asked == [before]
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_a_part_can_write_into_a_tensor_that_was_made_outside(inference):
+    with torch.inference_mode(inference):
+        squares = torch.zeros(10)
+        spread(lambda part: squares[part].fill_(part**2), range(10), 3)
+    assert squares.tolist() == [i**2 for i in range(10)]
+
+
+def drawn(high, count, seed=0, low=0):
+    return torch.randint(low, high, (count,), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("labels", [
+    drawn(50, 1000), 3 * drawn(50, 1000), drawn(50, 1000, low=-50), drawn(10**12, 1000), torch.tensor([7]),
+    drawn(50, 1000).int(),
+])  # fmt: skip
+def test_distinct_labels_are_those_of_unique(labels):
+    expected = torch.unique(labels, return_inverse=True, return_counts=True)
+    for found, wanted in zip(distinct(labels), expected, strict=True):
+        assert torch.equal(found, wanted)
+        assert found.dtype == wanted.dtype
+
+
+def test_labels_that_are_ids_already_are_not_copied():
+    labels = drawn(50, 1000)
+    with Watch() as watch:
+        found = distinct(labels)[1]
+    assert found.data_ptr() == labels.data_ptr()
+    assert watch.largest() <= 50
+
+
+@pytest.mark.parametrize("block", [1, 7, 100, 10_000])
+@pytest.mark.parametrize("groups", [1, 5, 60])
+def test_the_order_by_group_is_that_of_a_stable_sort(monkeypatch, block, groups):
+    monkeypatch.setattr("magnet.clustering.SORTED", block)
+    mixed = torch.cat([torch.arange(groups), drawn(groups, 500)])
+    for ids in (mixed, mixed.sort().values, torch.cat([mixed.sort().values, torch.zeros(1, dtype=torch.long)])):
+        assert torch.equal(order_by_group(ids, torch.bincount(ids)).long(), ids.argsort(stable=True))
+
+
+def test_ordering_holds_one_table_and_a_block_however_many_rows(monkeypatch):
+    monkeypatch.setattr("magnet.clustering.SORTED", 64)
+    ids = drawn(16, 5000)
+    sizes = torch.bincount(ids, minlength=16)
+    with Watch() as watch:
+        order_by_group(ids, sizes)
+    assert [elements for _, elements in watch.made if elements > 64] == [5000]

@@ -112,7 +112,7 @@ def test_the_memory_of_all_impostors_grows_with_the_centres_and_not_with_their_s
 
 
 def test_making_an_index_holds_two_tables_as_long_as_the_data_and_no_more(monkeypatch):
-    monkeypatch.setattr("magnet.grouping.BLOCK", 64)
+    monkeypatch.setattr("magnet.clustering.SORTED", 64)
     assignments = torch.arange(5000) % 20
     centres = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
     with Watch() as watch:

@@ -3,8 +3,6 @@
 A centre is the mean of some points of its class, and is held as who they are: ones and zeros (n,), and one over their
 number. All that is needed of it are its products with the points. In a class with fewer points than dimensions those
 come from the products of the points with each other, made once.
-
-All of this is also TorchScript, which runs without Python's lock (`magnet.workers.unlocked`).
 """
 
 import math
@@ -39,14 +37,14 @@ class Points(NamedTuple):
 
 
 def points_of(rows: Tensor, real: Tensor) -> Points:
-    """From rows (G, n, d) that are zero where ``real`` (G, n) is."""
+    """From rows (G, n, d) that are zero where ``real`` (G, n) is False."""
     sizes, padded = real.sum(dim=1), not bool(real.all())
     if rows.shape[1] <= rows.shape[2]:
         products = rows @ rows.transpose(1, 2)
         return Points(rows, real, sizes, products, products.diagonal(dim1=1, dim2=2).contiguous(), padded)
     norms = torch.linalg.vector_norm(rows, dim=2).square_()
     # Turned as one matrix, which takes a sixth of the time that a stack of large ones takes.
-    turned = rows.flatten(0, 1).t().contiguous().view(rows.shape[2], rows.shape[0], rows.shape[1]).transpose(0, 1)
+    turned = rows.flatten(0, 1).t().contiguous().view(rows.shape[2], *rows.shape[:2]).transpose(0, 1)
     return Points(rows, real, sizes, turned, norms, padded)
 
 
@@ -56,7 +54,7 @@ def _multiplied(x: Points) -> bool:
 
 
 def _only(x: Points, some: Tensor) -> Points:
-    """Those of some of the classes (ids); without the rows where the products stand for them."""
+    """The points of some of the classes (ids); rows that the products stand for are not copied."""
     rows = x.rows if _multiplied(x) else x.rows.index_select(0, some)
     real, sizes = x.real.index_select(0, some), x.sizes.index_select(0, some)
     return Points(rows, real, sizes, x.others.index_select(0, some), x.norms.index_select(0, some), x.padded)
@@ -69,7 +67,6 @@ def cluster_block(
     trials: Tensor,
     draws: Tensor,
     max_iterations: int,
-    blurred: float = BLURRED,
 ) -> Block:
     """The best of R K-means++ starts, chosen for each class by itself.
 
@@ -80,10 +77,9 @@ def cluster_block(
         trials: (G,) the points that are tried for each next centre.
         draws: (G, R, K, T) random numbers in [0, 1), for as many centres and trials as any class has.
         max_iterations: of Lloyd's algorithm.
-        blurred: `BLURRED` (TorchScript knows no globals).
     """
     x = points_of(rows, real)
-    member, active = _plus_plus(x, wanted, trials, draws, blurred)
+    member, active = _plus_plus(x, wanted, trials, draws)
     member, scores, iterations = lloyd(x, member, active, max_iterations)
     own = scores.add_(x.norms[:, None]).masked_fill_(~real[:, None], 0)
     inertia = own.sum(dim=2, dtype=torch.float64)
@@ -97,12 +93,12 @@ def cluster_block(
     member = member.flatten(0, 1).index_select(0, rank.flatten()).view_as(member)
     assignments = (torch.arange(rank.shape[1], device=rows.device, dtype=rows.dtype) @ member).long()
     means = (member @ rows).mul_(counts.clamp_min(1).reciprocal()[..., None])
-    g, i = (own < blurred * x.norms).nonzero().unbind(1)
+    g, i = (own < BLURRED * x.norms).nonzero().unbind(1)
     own[g, i] = (rows[g, i] - means[g, assignments[g, i]]).square_().sum(dim=1)
     return Block(means, counts > 0, assignments, own.sum(dim=1, dtype=torch.float64), iterations)
 
 
-def _plus_plus(x: Points, wanted: Tensor, trials: Tensor, draws: Tensor, blurred: float) -> tuple[Tensor, Tensor]:
+def _plus_plus(x: Points, wanted: Tensor, trials: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
     """Greedy K-means++: the point of each centre (G, R, K, n), and which centres are used (G, R, K).
 
     Each next centre is the best of a few points drawn in proportion to their squared distance from the centres so
@@ -116,7 +112,7 @@ def _plus_plus(x: Points, wanted: Tensor, trials: Tensor, draws: Tensor, blurred
     slots = torch.arange(groups * restarts, device=x.rows.device)
     real = x.real[:, None].to(x.rows.dtype)
     distance = real.expand(-1, restarts, -1)  # the first centre: uniform over the points of the class
-    near = blurred * x.norms[:, None]
+    near = BLURRED * x.norms[:, None]
     # A class has its own number of trials, whoever stands beside it.
     unasked = torch.arange(draws.shape[3], device=draws.device) >= trials[:, None, None]
     for k in range(most):
@@ -180,8 +176,7 @@ def lloyd(x: Points, member: Tensor, active: Tensor, max_iterations: int) -> tup
         empty = active & (counts == 0)
         if bool(empty.any()):
             held, active = member.clone(), active.clone()
-            emptied: list[list[int]] = empty.any(dim=2).nonzero().tolist()
-            for g, r in emptied:
+            for g, r in empty.any(dim=2).nonzero().tolist():
                 _refill(rows[live[g, r] // restarts], held[g, r], share[g, r], active[g, r], empty[g, r])
                 moved[g, r] = True
         if not bool(moved.any()):
@@ -246,9 +241,9 @@ def _distances(x: Points, ids: Tensor) -> Tensor:
     norms = x.norms.flatten()[flat].view(len(ids), -1, 1) + x.norms[:, None]
     if _multiplied(x):
         products = x.others.flatten(0, 1).index_select(0, flat).view_as(norms)
-        return norms.sub_(products, alpha=2).view(ids.shape[0], ids.shape[1], ids.shape[2], -1)
+        return norms.sub_(products, alpha=2).view(*ids.shape, -1)
     picked = x.rows.flatten(0, 1).index_select(0, flat).view(len(ids), -1, x.rows.shape[2])
-    return torch.baddbmm(norms, picked, x.others, alpha=-2).view(ids.shape[0], ids.shape[1], ids.shape[2], -1)
+    return torch.baddbmm(norms, picked, x.others, alpha=-2).view(*ids.shape, -1)
 
 
 def _refill(points: Tensor, member: Tensor, share: Tensor, active: Tensor, empty: Tensor) -> None:

@@ -6,22 +6,26 @@ over all iterations. Random numbers are a function of the seed and the label, so
 whichever classes stand beside it, and classes can be shared out among processes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from numbers import Integral
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from magnet._kmeans import cluster_block
 from magnet.checks import check_ids, check_positive, check_representations
-from magnet.grouping import distinct, order_by_group
-from magnet.workers import spread, threads, unlocked
 
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 ClustersPerClass = int | Sequence[int] | Mapping[int, int]
 
 BLOCK_ELEMENTS = 2**20  # numbers in a padded block: 4 MB of float32
 FEW = 8  # blocks; where there would be fewer, smaller ones are made, so that several threads end at about the same time
+SORTED = 2**18  # ids that are sorted at a time
 PADDING = 1.5  # how much larger the largest class of a block may be than its smallest
 
 # The constants of splitmix64, as signed numbers.
@@ -86,11 +90,11 @@ def _cluster(
 
     def cluster(block: Tensor) -> tuple[Tensor, Tensor, int]:
         """The centres (j, d) of the classes of a block, whose they are (j,), and the iterations it took."""
-        points, real, rows, origin = stack(x, order, starts[block], sizes[block])  # noqa: F821 (deleted when all is done)
+        points, real, rows, origin = _stack(x, order, starts[block], sizes[block])  # noqa: F821 (deleted when all is done)
         asked = wanted[block]
         trials = 2 + asked.log().long()
         draws = _uniform(_streams(seed, classes[block], restarts), int(asked.max()), int(trials.max()))
-        best = work(points, real, asked, trials, draws, max_iterations)
+        best = cluster_block(points, real, asked, trials, draws, max_iterations)
         if bool(real.all()):
             local[rows.flatten()] = best.assignments.flatten()
         else:
@@ -101,8 +105,6 @@ def _cluster(
 
     blocks = list(_blocks(sizes, wanted, x.shape[1], restarts))[::-1]  # the largest classes first
     total = total if x.device.type == "cpu" else 1
-    several = min(total, len(blocks)) > 1
-    stack, work = (unlocked(_stack), unlocked(cluster_block)) if several else (_stack, cluster_block)
     centres, owners, iterations = zip(*spread(cluster, blocks, total), strict=True)
     del order
     owner = torch.cat(owners)
@@ -129,7 +131,7 @@ def _stack(x: Tensor, order: Tensor, starts: Tensor, sizes: Tensor) -> tuple[Ten
     real = span < sizes[:, None]
     padded = not bool(real.all())
     rows = order[(starts[:, None] + span).clamp_max_(len(x) - 1)]
-    points = x.index_select(0, rows.flatten()).view(rows.shape[0], rows.shape[1], x.shape[1])
+    points = x.index_select(0, rows.flatten()).view(*rows.shape, x.shape[1])
     if padded:
         points *= real[..., None]
     origin = points.sum(dim=1, keepdim=True) / sizes[:, None, None]
@@ -194,3 +196,103 @@ def _hash(x: Tensor) -> Tensor:
     for multiplier, shift in ((_FIRST, 30), (_SECOND, 27)):
         x = (x ^ (x >> shift & (1 << 64 - shift) - 1)) * multiplier
     return x ^ (x >> 31 & (1 << 33) - 1)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[int]:
+    """Inside, torch's operations of this thread take ``count`` threads each; gives the number outside.
+
+    Around parts to `spread`, small operations should take one thread: torch's threads wait for more work by spinning,
+    and hold up the parts for milliseconds.
+    """
+    before = torch.get_num_threads()  # also settles it: a thread that never asked sets it anew at its first operation
+    torch.set_num_threads(count)
+    try:
+        yield before
+    finally:
+        torch.set_num_threads(before)
+
+
+def spread(work: Callable[[Part], Result], parts: Iterable[Part], total: int) -> list[Result]:
+    """``work(part)`` of every part, in any order, several at a time, with ``total`` threads in all.
+
+    A second thread speeds up no operation of microseconds, but it can take a part of its own, which is many of them.
+    Parts are taken from the first on, so the largest should come first. The result of a part does not depend on the
+    number of threads, unless there are more of them than parts.
+
+    >>> sorted(spread(lambda part: part * part, range(5), total=2))
+    [0, 1, 4, 9, 16]
+    """
+    waiting, results = deque(parts), list[Result]()
+    inference = torch.is_inference_mode_enabled()  # a mode is that of a thread, and its tensors cannot leave it
+    count = max(1, min(total, len(waiting)))
+
+    def take() -> None:
+        with torch.inference_mode(inference), threads(total // count):
+            while waiting:
+                try:
+                    part = waiting.popleft()
+                except IndexError:  # another was faster
+                    break
+                results.append(work(part))
+
+    with ThreadPoolExecutor(count) as pool:
+        helpers = [pool.submit(take) for _ in range(count - 1)]
+        try:
+            take()
+        finally:
+            waiting.clear()
+        for helper in helpers:
+            helper.result()
+    return results
+
+
+def distinct(labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The labels that occur (C,) in rising order, the place of each label among them (N,), and their numbers (C,).
+
+    What ``torch.unique`` with inverse and counts gives. Labels that are ids 0..C-1 already, as most are, are their own
+    places: then nothing is made that is as long as the data.
+
+    >>> distinct(torch.tensor([7, 3, 7]))
+    (tensor([3, 7]), tensor([1, 0, 1]), tensor([1, 2]))
+    """
+    least, most = (int(label) for label in labels.aminmax())
+    if least < 0 or most >= max(2 * len(labels), SORTED):  # counts of all ids up to the largest would take more
+        classes, places, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
+        return classes, places, sizes
+    counts = torch.bincount(labels)
+    found = counts.nonzero().squeeze(1)
+    if len(found) == len(counts):
+        return found.to(labels.dtype), labels.long(), counts
+    return found.to(labels.dtype), ((counts > 0).cumsum(0) - 1)[labels.long()], counts[found]
+
+
+def order_by_group(groups: Tensor, sizes: Tensor) -> Tensor:
+    """``groups.argsort(stable=True)``, block by block: one sort of all would hold four more tables as long.
+
+    Args:
+        groups: (N,) the group of each row, 0..J-1.
+        sizes: (J,) rows in each group.
+
+    Returns:
+        (N,) the rows, group by group, ascending within each; four bytes each where that is enough.
+    """
+    kind = torch.int32 if len(groups) < 2**31 else torch.long
+    if _rising(groups):  # group by group already, as folders are listed
+        return torch.arange(len(groups), dtype=kind, device=groups.device)
+    order = torch.empty(len(groups), dtype=kind, device=groups.device)
+    free = sizes.cumsum(0) - sizes  # where the next row of each group goes
+    block = max(SORTED, len(sizes))
+    for start in range(0, len(groups), block):
+        ordered, rows = groups[start : start + block].sort(stable=True)
+        counts = torch.bincount(ordered, minlength=len(sizes))
+        shift = free - (counts.cumsum(0) - counts)  # from the place within the sorted block
+        order[shift[ordered] + torch.arange(len(rows), device=rows.device)] = (rows + start).to(kind)
+        free += counts
+    return order
+
+
+def _rising(groups: Tensor) -> bool:
+    """Whether no group comes before the one ahead of it; looks no further than it must, a block at a time."""
+    blocks = zip(groups[:-1].split(SORTED), groups[1:].split(SORTED), strict=True)
+    return all(bool((before <= after).all()) for before, after in blocks)

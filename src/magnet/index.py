@@ -1,6 +1,7 @@
 """ClusterIndex: what the representation space looks like now."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -10,10 +11,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from magnet.checks import check_ids, check_representations
-from magnet.clustering import ClustersPerClass, kmeans_per_class
+from magnet.clustering import ClustersPerClass, KMeansResult, kmeans_per_class, order_by_group
 from magnet.errors import UserError
 from magnet.files import replacing
-from magnet.grouping import order_by_group
 from magnet.neighbours import nearest, nearest_of_chunk, split_rows
 
 # Nearly exact impostors, by an inverted file of faiss.
@@ -97,6 +97,38 @@ class ClusterIndex:
         )
         variance = result.inertia / (len(representations) - 1)
         return cls(result.centres, result.centre_labels, result.assignments, variance, result.iterations)
+
+    @classmethod
+    def joined(cls, shards: Iterable[tuple[Tensor, KMeansResult]], examples: int) -> Self:
+        """What `fit` gives for all N examples, from shards of them that were clustered apart.
+
+        K-means of a class does not depend on the others, so that classes can be shared out in space (among processes)
+        or in time (where the representations of all would fill the memory).
+
+        Args:
+            shards: for each the places (n,) of its examples among all N, and their clusters. A shard has whole classes.
+                Each is taken when the one before it has been copied, so that it may be made only then.
+            examples: N.
+
+        Examples:
+            >>> points, labels = torch.tensor([[0.0], [9.0], [1.0], [8.0]]), torch.tensor([0, 1, 0, 1])
+            >>> shards = [labels.eq(c).nonzero().flatten() for c in (1, 0)]
+            >>> found = [(places, kmeans_per_class(points[places], labels[places], 1)) for places in shards]
+            >>> ClusterIndex.joined(found, 4) == ClusterIndex.fit(points, labels, 1)
+            True
+        """
+        assignments = torch.empty(examples, dtype=torch.long)
+        found, clusters = [], 0
+        for places, own in shards:
+            assignments[places] = own.assignments + clusters
+            clusters += len(own.centres)
+            found.append(own._replace(assignments=own.assignments[:0]))  # it has been copied
+        centres, labels = torch.cat([own.centres for own in found]), torch.cat([own.centre_labels for own in found])
+        if bool((labels.diff() < 0).any()):  # centres are ordered by class, as a single K-means has them
+            by_class = labels.argsort(stable=True)
+            centres, labels, assignments = centres[by_class], labels[by_class], by_class.argsort()[assignments]
+        variance = torch.stack([own.inertia for own in found]).sum() / (examples - 1)
+        return cls(centres, labels, assignments, variance, max(own.iterations for own in found))
 
     def grown(
         self,

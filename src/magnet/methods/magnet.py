@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from magnet.grouping import distinct
+from magnet.clustering import distinct
 from magnet.index import ClusterIndex
 from magnet.methods.base import Batch, Method, MethodLoss, Network, Options, Setting
 from magnet.objective import MagnetLoss

@@ -6,8 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from magnet.clustering import kmeans_per_class
-from magnet.grouping import distinct
+from magnet.clustering import KMeansResult, distinct, kmeans_per_class
 from magnet.index import ClusterIndex
 
 
@@ -110,16 +109,16 @@ def shared_index(
     if places is None:
         return ClusterIndex.fit(representations, labels, clusters_per_class, seed=seed)
     own = kmeans_per_class(representations, labels[places], clusters_per_class, seed=seed)
-    counts = gather_rows(torch.tensor([len(own.centres)]), world_size)
-    rank = dist.get_rank()
-    centres = gather_rows(own.centres, world_size)
-    centre_labels = gather_rows(own.centre_labels, world_size)
-    assignments = gather_rows(own.assignments + int(counts[:rank].sum()), world_size)
-    inertia = gather_rows(own.inertia[None], world_size).sum()
+    told = gather_rows(torch.tensor([[len(places), len(own.centres), own.iterations]]), world_size)
+    examples, clusters, iterations = told.unbind(1)
+    results = zip(
+        gather_rows(own.centres, world_size).split(clusters.tolist()),
+        gather_rows(own.centre_labels, world_size).split(clusters.tolist()),
+        gather_rows(own.assignments, world_size).split(examples.tolist()),
+        gather_rows(own.inertia[None], world_size),
+        iterations.tolist(),
+        strict=True,
+    )
     everyone = share_classes(labels, world_size).argsort(stable=True)  # the places of all ranks, as gathered
-    # As a single process would have it: centres ordered by class.
-    by_class = centre_labels.argsort(stable=True)
-    final = torch.empty_like(assignments)
-    final[everyone] = by_class.argsort()[assignments]
-    variance = inertia / (len(labels) - 1)
-    return ClusterIndex(centres[by_class], centre_labels[by_class], final, variance, own.iterations)
+    shards = zip(everyone.split(examples.tolist()), map(KMeansResult._make, results), strict=True)
+    return ClusterIndex.joined(shards, len(labels))

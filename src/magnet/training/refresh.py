@@ -16,11 +16,10 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from magnet.backbones import has_batchnorm, reestimate_batchnorm
-from magnet.clustering import kmeans_per_class
+from magnet.clustering import KMeansResult, distinct, kmeans_per_class
 from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.files import replacing
-from magnet.grouping import distinct
 from magnet.index import ClusterIndex
 from magnet.training.workbench import Learner, Views, Workbench
 
@@ -162,8 +161,7 @@ def index_by_shards(
 ) -> ClusterIndex:
     """What ``ClusterIndex.fit`` makes of all representations, which are never there at the same time.
 
-    K-means of a class does not depend on the others, so that classes can be embedded and clustered in turn. The
-    network must not change in between.
+    Classes are embedded and clustered in turn (`ClusterIndex.joined`). The network must not change in between.
 
     Args:
         represent: gives the representations (n, d) of the examples at some places (n,).
@@ -175,22 +173,12 @@ def index_by_shards(
     _, class_of, sizes = distinct(labels)
     shard = ((sizes.cumsum(0) - 1) * shards // len(labels)).to(torch.int16)  # of each class, in their order
     shard_of = shard[class_of]
-    assignments = torch.empty_like(class_of)
-    found, clusters = [], 0
-    for number in shard.unique().tolist():
+
+    def clustered(number: int) -> tuple[Tensor, KMeansResult]:
         places = (shard_of == number).nonzero().squeeze(1)
-        own = kmeans_per_class(represent(places), labels[places], clusters_per_class, seed=seed)
-        assignments[places] = own.assignments + clusters
-        clusters += len(own.centres)
-        found.append(own._replace(assignments=own.assignments[:0]))  # it has been copied
-    variance = torch.stack([own.inertia for own in found]).sum() / (len(labels) - 1)
-    return ClusterIndex(
-        torch.cat([own.centres for own in found]),
-        torch.cat([own.centre_labels for own in found]),
-        assignments,
-        variance,
-        max(own.iterations for own in found),
-    )
+        return places, kmeans_per_class(represent(places), labels[places], clusters_per_class, seed=seed)
+
+    return ClusterIndex.joined(map(clustered, shard.unique().tolist()), len(labels))
 
 
 def keep_refresh(
