@@ -190,8 +190,14 @@ class NearestClusters(SoftNeighbours):
         columns = torch.searchsorted(self.classes, labels.to(self.classes.device)).clamp_max(len(self.classes) - 1)
         if not torch.equal(self.classes[columns], labels.to(self.classes.device)):
             raise ValueError("the labels hold a class that has no cluster in the index")
+        return self.moved_to(self._refine(representations, columns, pull, example_weights, iterations))
+
+    def moved_to(self, centres: Tensor) -> Self:
+        """The same classifier with its centres (J, d) at other places, such as refined ones that were saved."""
+        if centres.shape != self.references.shape:
+            raise ValueError(f"centres must be {tuple(self.references.shape)}; found {tuple(centres.shape)}")
         other = copy(self)
-        other.references = self._refine(representations, columns, pull, example_weights, iterations)
+        other.references = centres
         return other
 
     def _refine(self, r: Tensor, columns: Tensor, pull: float, each: Tensor | None, iterations: int) -> Tensor:

@@ -19,7 +19,7 @@ from magnet.classify import NearestClusters
 from magnet.index import ClusterIndex
 from magnet.objective import MagnetLoss
 from magnet.sampler import NeighbourhoodSampler
-from magnet.start import POWERS, SHRINKAGES, Choice, WithinClusters, choose_start
+from magnet.start import POWERS, SHRINKAGES, Choice, Start, WithinClusters, choose_start
 from magnet.votes import CLUSTERS, PULL, Examples, Folds, choose_pull, cluster, cluster_weights, hold_out
 
 LEAST_STEPS = 25  # in an iteration, where a pass over the data is shorter
@@ -51,6 +51,11 @@ class Chosen(NamedTuple):
     pull: float | None  # of refined centres; None: means
     iterations: int
     trial: Trial | None  # None: too few examples to hold any out
+
+    def start(self, data: Examples, dim: int, seed: int) -> Start:
+        """The chosen start, of all examples."""
+        spectrum = WithinClusters(*data, self.n_clusters, power=self.power, standardize=self.standardize, seed=seed)
+        return spectrum.start(self.shrinkage, dim)
 
 
 @dataclass(frozen=True)
@@ -99,9 +104,8 @@ class Recipe:
         cluster, a power of 1, a shrinkage of 0.4, standardised features, a scaling of k, at most 10, and means.
         """
         folds = hold_out(data, self.held_out, class_weight, self.neighbours, seed)
-        dim = self.dim_for(data.x)
         if folds is None:
-            scaling = float(min(10, dim))
+            scaling = float(min(10, self.dim_for(data.x)))
             return Chosen(
                 1.0 if self.power is None else self.power,
                 True if self.standardize is None else self.standardize,
@@ -113,20 +117,9 @@ class Recipe:
                 self.iterations,
                 None,
             )
-        choices = choose_start(
-            folds,
-            powers=POWERS if self.power is None else (self.power,),
-            standardize=(False, True) if self.standardize is None else (self.standardize,),
-            shrinkages=SHRINKAGES if self.shrinkage is None else (self.shrinkage,),
-            clusters=CLUSTERS if self.n_clusters is None else (self.n_clusters,),
-            dim=dim,
-        )
+        choices = self.choose_start(folds, self.dim_for(data.x), say)
         best = choices[0]
         training_scaling = best.scaling / 2 if self.scaling is None else self.scaling
-        say(
-            f"start: power {best.power:g}, {best.n_clusters} cluster{'s' * (best.n_clusters > 1)} a class, shrinkage "
-            f"{best.shrinkage:g}{', standardised' if best.standardize else ''}; held-out log-loss {best.log_loss:.4f}"
-        )
         tried = [self._try(folds, choice, training_scaling, seed, say) for choice in choices[:TRAINED_SHRINKAGES]]
         trial = min(tried, key=lambda trial: min(trial.log_losses))
         pull = None
@@ -140,6 +133,23 @@ class Recipe:
             best.power, best.standardize, trial.shrinkage, best.n_clusters, training_scaling, trial.scaling, pull,
             trial.iterations, trial,
         )  # fmt: skip
+
+    def choose_start(self, folds: Folds, dim: int, say: Callable[[str], None]) -> list[Choice]:
+        """The start alone, with each shrinkage, the best first."""
+        choices = choose_start(
+            folds,
+            powers=POWERS if self.power is None else (self.power,),
+            standardize=(False, True) if self.standardize is None else (self.standardize,),
+            shrinkages=SHRINKAGES if self.shrinkage is None else (self.shrinkage,),
+            clusters=CLUSTERS if self.n_clusters is None else (self.n_clusters,),
+            dim=dim,
+        )
+        best = choices[0]
+        say(
+            f"start: power {best.power:g}, {best.n_clusters} cluster{'s' * (best.n_clusters > 1)} a class, shrinkage "
+            f"{best.shrinkage:g}{', standardised' if best.standardize else ''}; held-out log-loss {best.log_loss:.4f}"
+        )
+        return choices
 
     def dim_for(self, x: Tensor) -> int:
         """k: never more than there are features or examples in x (N, d)."""

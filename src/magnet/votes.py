@@ -13,7 +13,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from magnet.classify import NearestClusters
+from magnet.classify import NearestClusters, SoftNeighbours
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
 
@@ -120,6 +120,84 @@ def _expected_log(proba: Tensor, trial: VotingTrial, weight: Tensor, count: int)
     log, spread = proba.clamp_min(1e-12).log(), 1 / (count + 1)
     prior = log.new_zeros(log.shape[1]).index_add(0, trial.clusters.centre_labels, weight / weight.sum())
     return (1 - spread) * log[torch.arange(len(log)), trial.labels] + spread * (log @ prior)
+
+
+NEIGHBOURS = (4, 8, 16, 32, 64, 128)  # of soft kNN that are tried
+
+
+class Votes(NamedTuple):
+    """The settings of a rule: of kNC, or of soft kNN."""
+
+    scaling: float
+    neighbours: int  # L
+    clusters: int = 0  # kNC: of each class
+    pull: float | None = None  # kNC: of refined centres; None: means
+
+    def of_clusters(self, index: ClusterIndex) -> NearestClusters:
+        """kNC over the means of these clusters, which vote with the weight of their members."""
+        return NearestClusters(index, self.neighbours, scaling=self.scaling, weights=index.sizes.clamp_min(1))
+
+    def of_examples(self, references: Tensor, labels: Tensor, variance: Tensor) -> SoftNeighbours:
+        """Soft kNN over representations (N, d) with labels (N,); ``variance`` is that of their clusters."""
+        variance = variance.clamp_min(torch.finfo(variance.dtype).tiny)
+        return SoftNeighbours(references, labels, self.neighbours, variance=variance, scaling=self.scaling)
+
+
+def choose_knc(folds: "Folds", candidates: Sequence[int], centres: str) -> Votes:
+    """kNC for representations: clusters of a class, scaling, and ``centres`` (auto, means or refined).
+
+    Args:
+        folds: the representations, x (n, k), of the parts and of what was held out of each.
+        candidates: numbers of clusters, ascending.
+        centres: "means", "refined", or "auto" for what has the least held-out log-loss.
+    """
+    parts, held = [[each.x for each in group] for group in (folds.parts, folds.held)]
+    clusters, scaling = choose_clusters(folds, parts, held, candidates)
+    found = Votes(scaling, folds.neighbours, clusters)
+    if centres == "means":
+        return found
+    indexes = folds.cluster(parts, clusters)
+    rules = [found.of_clusters(index) for index in indexes]
+    pull, _ = choose_pull(folds, rules, indexes, parts, held, or_means=centres == "auto")
+    return found._replace(pull=pull)
+
+
+def choose_knn(folds: "Folds", variances: Sequence[Tensor]) -> Votes:
+    """Soft kNN for representations: how many neighbours, and how sharply they vote.
+
+    Args:
+        folds: as for `choose_knc`.
+        variances: of the clusters of each part, the unit that the scaling counts in.
+    """
+    prior = torch.ones(len(folds.class_weight), dtype=torch.float64)
+    gaps, labels = [], []
+    for part, held, variance in zip(folds.parts, folds.held, variances, strict=True):
+        distances, ids = nearest(held.x, part.x, min(folds.neighbours, len(part.x)))
+        unit = 2 * max(float(variance), torch.finfo(torch.float32).tiny)
+        gaps.append((distances[:, :1] - distances).double() / unit)
+        labels.append(part.labels[ids])
+        prior += torch.bincount(part.labels, minlength=len(prior))
+    log_prior, truth = (prior / prior.sum()).log(), torch.cat([held.labels for held in folds.held])
+    spread = 1 / (len(truth) + 1)
+
+    def loss(log_scaling: float, count: int) -> float:
+        total = 0.0
+        for gap, column, held in zip(gaps, labels, folds.held, strict=True):
+            shares = torch.softmax(gap[:, :count] * math.exp(log_scaling), dim=1)
+            right = (shares * (column[:, :count] == held.labels[:, None])).sum(dim=1)
+            # A class without a neighbour has the share of one example in the training part.
+            mixed = (1 - spread) * right + spread * log_prior.exp()[held.labels]
+            total -= float(mixed.clamp_min(1e-12).log().sum())
+        return total / len(truth)
+
+    bounds = (math.log(SCALINGS[0]), math.log(SCALINGS[1]))
+    best: tuple[float, Votes] | None = None
+    for count in [n for n in NEIGHBOURS if n < folds.neighbours] + [folds.neighbours]:
+        found = minimize_scalar(loss, args=(count,), bounds=bounds, method="bounded", options={"xatol": 0.05})
+        if best is None or found.fun < best[0]:
+            best = float(found.fun), Votes(math.exp(float(found.x)), count)
+    assert best is not None
+    return best[1]
 
 
 class Folds(NamedTuple):

@@ -112,7 +112,7 @@ def test_vectors_come_as_arrays_tensors_or_lists(bundle, digits):
 
 def test_the_description_says_what_the_model_is(bundle):
     about = json.loads((bundle / "bundle.json").read_text())
-    assert about["format"] == "magnet-bundle/2"
+    assert about["format"] == "magnet-bundle/3"
     assert about["magnet"] == magnet.__version__
     assert about["network"]["backbone"] == "mlp"
     assert about["preprocessing"]["d"] == 64

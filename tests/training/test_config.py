@@ -14,7 +14,10 @@ from training.short_runs import flags, run, settings
 
 def another(name, value):
     """A value that differs from the default."""
-    choices = {"schedule": "cosine", "own_mean": "leave-one-out", "bad_images": "skip", "precision": "bf16-mixed"}
+    choices = {
+        "schedule": "cosine", "own_mean": "leave-one-out", "bad_images": "skip", "precision": "bf16-mixed",
+        "start": "whitened", "standardize": "yes", "votes": "chosen", "centres": "auto",
+    }  # fmt: skip
     if name in choices:
         return choices[name]
     if name in ("out", "weights", "warm_start"):
@@ -37,7 +40,7 @@ def test_yaml_holds_every_field_and_gives_it_back(tmp_path):
 def test_the_run_holds_the_settings_it_was_trained_with_nothing_left_to_guess(vectors, tmp_path):
     config = settings(tmp_path / "run", vectors, steps=1, dropout=0.1)
     run(tmp_path / "run", vectors, steps=1, dropout=0.1)
-    assert read_config(tmp_path / "run") == dataclasses.replace(config, backbone="mlp")
+    assert read_config(tmp_path / "run") == dataclasses.replace(config, backbone="mlp", start="random")
     moved = (tmp_path / "run").rename(tmp_path / "elsewhere")
     assert read_config(moved).out == moved
 
@@ -77,7 +80,7 @@ def test_an_unknown_name_in_a_file_is_refused(tmp_path):
     ("change", "message"),
     [
         ({"seed": -1}, "--seed must be at least 0"),
-        ({"epochs": -1}, "--epochs must be at least 0"),
+        ({"epochs": -2}, "--epochs must be at least -1"),
         ({"clusters_per_batch": 1}, "--clusters-per-batch must be at least 2"),
         ({"learning_rate": 0.0}, "--learning-rate must be positive"),
         ({"learning_rate": float("nan")}, "--learning-rate must be positive"),

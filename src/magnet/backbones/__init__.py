@@ -3,8 +3,9 @@
 from typing import Any
 
 import torch
+from torch import nn
 
-from magnet.backbones.base import Backbone, freeze
+from magnet.backbones.base import Backbone, WhitenedEmbedding, freeze
 from magnet.backbones.batchnorm import freeze_batchnorm, has_batchnorm, reestimate_batchnorm
 from magnet.backbones.convnet import ConvNet
 from magnet.backbones.googlenet import GoogLeNet
@@ -17,6 +18,7 @@ __all__ = [
     "Backbone",
     "Report",
     "VectorBackbone",
+    "WhitenedEmbedding",
     "build",
     "freeze",
     "freeze_batchnorm",
@@ -45,14 +47,18 @@ def build(
     seed: int = 0,
     dropout: float | None = None,
     hidden: int | None = None,
+    power: float | None = None,
 ) -> Backbone:
     """Build the backbone `name` for examples of a given shape, its weights drawn from `seed`.
 
     `example_shape` is that of one input, without the batch: (d,) for vectors, (C, H, W) for images. `dim`,
     `dropout` and `hidden` default to the backbone's own; `dim=0` leaves a timm model without an embedding,
-    as `None` does. The global random state is left as it was.
+    as `None` does. With a `power` the last layer is a `WhitenedEmbedding`, which its `begin` fits to the features;
+    it takes a backbone whose last layer is linear. The global random state is left as it was.
     """
     _check(name, example_shape, dim, dropout, hidden)
+    if power is not None:
+        return _whitened(name, example_shape, dim, seed, dropout, power)
     options: dict[str, Any] = {} if dropout is None else {"dropout": dropout}
     sized = options if dim is None else options | {"dim": dim}
     # On the CPU whatever the default device, so that a seed means the same weights everywhere.
@@ -67,6 +73,21 @@ def build(
         if name == "googlenet":
             return GoogLeNet(**sized)
         return TimmBackbone(name.removeprefix(_TIMM), dim, **options)
+
+
+def _whitened(
+    name: str, shape: tuple[int, ...], dim: int | None, seed: int, dropout: float | None, power: float
+) -> Backbone:
+    if name == "mlp":
+        raise UserError(
+            "the whitened start takes a linear map of its inputs: give --backbone linear, or --start random"
+        )
+    if name == "linear":
+        return linear(shape[0], **({} if dim is None else {"dim": dim}), dropout=dropout or 0.0, power=power)
+    network = build(name, example_shape=shape, dim=dim or 512, seed=seed, dropout=dropout)
+    assert isinstance(network.embedding, nn.Linear)
+    network.embedding = WhitenedEmbedding(network.embedding.in_features, network.dim, power)
+    return network
 
 
 def _check(name: str, shape: tuple[int, ...], dim: int | None, dropout: float | None, hidden: int | None) -> None:

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from magnet.errors import UserError
+from magnet.start import Start, raised
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
@@ -65,6 +67,59 @@ class Backbone(nn.Module):
             for layer in self.batchnorm_layers():
                 layer.training = False  # the flag alone: a layer may have children (a dropout) of its own
         return self
+
+
+class WhitenedEmbedding(nn.Module):
+    """The last layer of a network that starts in closed form: ``r = M W (x^p - mean)``.
+
+    Power p, mean and whitening W are fixed by `begin`, which takes them from the start (`magnet.start`); only the
+    square map M is trained, from the identity on. Features (B, d) come in, representations (B, k) go out.
+    """
+
+    mean: Tensor
+    whitening: Tensor
+
+    def __init__(self, features: int, dim: int, power: float, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.power = power
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("whitening", torch.eye(dim, features))
+        self.dropout = nn.Dropout(dropout)
+        self.map = nn.Linear(dim, dim, bias=False)
+        nn.init.eye_(self.map.weight)
+
+    @torch.no_grad()
+    def begin(self, start: Start) -> None:
+        """Take the start, and the identity for the map."""
+        self.mean.copy_(start.mean)
+        self.whitening.copy_(start.components)
+        nn.init.eye_(self.map.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Representations (B, k) of features x (B, d)."""
+        centred = raised(x, self.power) - self.mean
+        if self.training:
+            representations: Tensor = self.map(self.dropout(centred @ self.whitening.T))
+            return representations
+        return centred @ (self.map.weight @ self.whitening).T
+
+    @torch.no_grad()
+    def folded(self) -> nn.Module:
+        """The same function as one affine map after the power, for use without further training."""
+        matrix = self.map.weight.double() @ self.whitening.double()
+        affine = nn.Linear(matrix.shape[1], matrix.shape[0])
+        affine.weight.copy_(matrix)
+        affine.bias.copy_(-(matrix @ self.mean.double()))
+        return affine if self.power == 1 else nn.Sequential(_Power(self.power), affine)
+
+
+class _Power(nn.Module):
+    def __init__(self, power: float) -> None:
+        super().__init__()
+        self.power = power
+
+    def forward(self, x: Tensor) -> Tensor:
+        return raised(x, self.power)
 
 
 def freeze(module: Backbone) -> Backbone:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from magnet.backbones.base import Backbone
+from magnet.backbones.base import Backbone, WhitenedEmbedding
 from magnet.errors import UserError
 
 
@@ -49,8 +49,10 @@ class VectorBackbone(Backbone):
         return representations
 
 
-def linear(inputs: int, dim: int = 512, *, dropout: float = 0.0) -> VectorBackbone:
-    """One linear map; dropout, when asked for, acts on its inputs."""
+def linear(inputs: int, dim: int = 512, *, dropout: float = 0.0, power: float | None = None) -> VectorBackbone:
+    """One linear map; dropout, when asked for, acts on its inputs. With a ``power`` it starts in closed form."""
+    if power is not None:
+        return VectorBackbone(inputs, dim, WhitenedEmbedding(inputs, dim, power, dropout=dropout))
     layer = nn.Linear(inputs, dim)
     return VectorBackbone(inputs, dim, nn.Sequential(nn.Dropout(dropout), layer))
 

@@ -68,6 +68,8 @@ def preset_defaults(arguments: Sequence[str], method: str = "") -> TrainConfig:
             data=value_of("--data", arguments),
             method=method or value_of("--method", arguments, "magnet"),
             preset=value_of("--preset", arguments, "auto"),
+            backbone=value_of("--backbone", arguments, "auto"),
+            start="random" if value_of("--start", arguments) == "random" else "auto",
         )
     )
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from magnet.classify import novelty_left_out
 from magnet.errors import UserError
 from magnet.estimator.base import AUTO, FRACTION, ClusterClassifier, novelty_threshold, whole
-from magnet.recipe import Chosen, Recipe, fit_start, vote
+from magnet.recipe import Chosen, Recipe, vote
 from magnet.start import Start, order_directions
 from magnet.votes import cluster
 
@@ -227,7 +227,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             chosen = recipe.choose(data, class_weight, seed, self._say)
             self._keep_choice(chosen)
             iterations = chosen.iterations
-            mean, components = fit_start(data, chosen, recipe.dim_for(data.x), seed)
+            _, mean, components = chosen.start(data, recipe.dim_for(data.x), seed)
             self.mean_, self.components_ = mean.numpy(), components.numpy()
             self.n_iter_, self.loss_curve_ = 0, []
         start = self._embed(data.x.numpy())

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from magnet.classify import SoftNeighbours
 from magnet.data import Dataset
 from magnet.experiments.outcome import DIVERGED
 from magnet.files import file_digest, lock, replacing
 from magnet.index import ClusterIndex
-from magnet.runs.calibrate import class_scores
+from magnet.runs.calibrate import choose_votes, class_scores
 from magnet.runs.run import Run
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
 from magnet.training.data_record import read_start
@@ -166,23 +167,33 @@ def top_classes(run: Run, labels: Tensor | None = None) -> dict[Rule, np.ndarray
     if path.is_file():
         with np.load(path) as kept:
             return {rule: kept[rule] for rule in RULES if rule in kept}
-    config, method = run.config, run.learner.method
     rows = run.data.indices("test")
     queries = run.embed(rows, test=True)
-    train_labels = run.labels if labels is None else labels[run.train]
-    index = run.index
-    if labels is not None:
-        index = ClusterIndex.fit(run.references, train_labels, config.clusters_per_class, seed=config.seed)
-    rules = [method.soft_rule(rule, index, run.references, train_labels, config.neighbours) for rule in _soft()]
     if labels is None:
-        scores = class_scores(run, queries, *rules)
+        scores = class_scores(run, queries, run.rule("knc"), run.rule("knn"))
     else:
-        pairs = zip(_soft(), rules, strict=True)
+        pairs = zip(_soft(), refitted(run, labels), strict=True)
         scores = {name: (rule.predict_log_proba(queries), rule.classes) for name, rule in pairs}
     answers: dict[Rule, np.ndarray] = {rule: _best(*scores[rule]) for rule in RULES if rule in scores}
     with replacing(path) as draft, draft.open("wb") as file:
         np.savez(file, **answers)  # type: ignore[arg-type]
     return answers
+
+
+def refitted(run: Run, labels: Tensor) -> tuple[SoftNeighbours, SoftNeighbours]:
+    """kNC and soft kNN for other labels (N,) of all examples than those that the run was trained on."""
+    config, own, references = run.config, labels[run.train], run.references
+    if config.votes == "paper":
+        index = ClusterIndex.fit(references, own, config.clusters_per_class, seed=config.seed)
+        method = run.learner.method
+        knc, knn = (method.soft_rule(rule, index, references, own, config.neighbours) for rule in _soft())
+        return knc, knn
+    votes = choose_votes(run, references, labels)
+    index = ClusterIndex.fit(references, own, votes["knc"].clusters, seed=config.seed)
+    rule = votes["knc"].of_clusters(index)
+    if votes["knc"].pull is not None:
+        rule = rule.refined(references, own, pull=votes["knc"].pull)
+    return rule, votes["knn"].of_examples(references, own, index.variance)
 
 
 def wrong(answers: np.ndarray, truth: Tensor, top: int = 1) -> np.ndarray:

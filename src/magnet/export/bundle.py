@@ -27,7 +27,7 @@ from magnet.training.refresh import Report
 
 BUNDLE, NAMES = "bundle.json", "names.json"
 NETWORK, CLUSTERS, REFERENCES = "network.safetensors", "clusters.safetensors", "references.safetensors"
-FORMAT = "magnet-bundle/2"
+FORMAT = "magnet-bundle/3"
 FEW = 50_000  # references that are taken along unless they are declined
 
 
@@ -78,6 +78,7 @@ def model_of(run: Run | Model) -> Model:
             dim=config.dim,
             hidden=config.hidden,
             normalised=method.normalised,
+            power=config.power if config.start == "whitened" else 0.0,
         ),
         views=ViewsPart(
             size=max(size, 1), rescale=config.rescale, flip=config.flip, draws=run.views.draws, seed=config.seed
@@ -85,14 +86,16 @@ def model_of(run: Run | Model) -> Model:
         votes=VotesPart(
             variance=rule.variance,
             scaling=rule.scaling,
-            neighbours=config.neighbours,
+            neighbours=rule.neighbours,
             temperature=calibration.temperatures["knc"],
             novelty_threshold=calibration.novelty_threshold,
             calibrated_on=f"{calibration.examples} examples of the {calibration.held_out} part",
-            clusters_per_class=config.clusters_per_class,
+            clusters_per_class=run.clusters_per_class,
+            weighted=bool(run.embeddings.votes),
         ),
     )
-    return Model(description, network, run.index, run.references, run.embeddings.names)
+    shifts = run.embeddings.voting - run.index.centres
+    return Model(description, network, run.index, run.references, run.embeddings.names, shifts)
 
 
 def measured(run: Run | Model, *, plain: bool) -> dict[str, Any] | None:
@@ -152,7 +155,7 @@ def export_bundle(
         folder.parent.mkdir(parents=True, exist_ok=True)
         with replacing_folder(folder) as draft:
             _save(draft / NETWORK, model.network.state_dict())
-            _save(draft / CLUSTERS, model.index.tensors())
+            _save(draft / CLUSTERS, model.index.tensors() | {"shifts": model.shifts})
             if references is not None:
                 _save(draft / REFERENCES, {"representations": references})
                 _write_json(draft / NAMES, model.names)
@@ -172,14 +175,17 @@ def read_bundle(folder: Path, device: torch.device) -> Model:
     try:
         description = Description.from_dict(about)
         part = description.network
-        network = build(part.backbone, example_shape=part.shape, dim=part.dim or None, hidden=part.hidden or None)
+        network = build(
+            part.backbone, example_shape=part.shape, dim=part.dim or None, hidden=part.hidden or None,
+            power=part.power or None,
+        )  # fmt: skip
         network.load_state_dict(_load(folder / NETWORK))
         c = _load(folder / CLUSTERS)
         index = ClusterIndex(c["centres"], c["centre_labels"], c["assignments"], c["variance"])
         references, names = None, []
         if (folder / REFERENCES).is_file():
             references, names = _load(folder / REFERENCES)["representations"], _read_json(folder / NAMES)
-        model = Model(description, network.to(device), index, references, names)
+        model = Model(description, network.to(device), index, references, names, c["shifts"])
         _check(model)
     except UserError as error:
         raise UserError(f"the bundle {folder} cannot be used: {error}") from error

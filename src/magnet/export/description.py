@@ -18,6 +18,7 @@ class NetworkPart:
     dim: int  # 0: the backbone's own
     hidden: int  # of an mlp; 0: its own
     normalised: bool  # whether representations are brought to length one
+    power: float = 0.0  # of the features before a whitened last layer; 0: the last layer is an ordinary one
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class VotesPart:
     novelty_threshold: float | None  # in sigma; None: nothing is refused
     calibrated_on: str  # which examples the last two come from
     clusters_per_class: int  # K, for classes to come
+    weighted: bool = False  # whether clusters vote with the weight of their members
 
 
 @dataclass(frozen=True)

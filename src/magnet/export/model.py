@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from magnet.backbones import Backbone
-from magnet.classify import SoftNeighbours, novelty
+from magnet.classify import NearestClusters, novelty
 from magnet.data.images import decode, room
 from magnet.errors import UserError
 from magnet.evaluation.calibration import temper
@@ -54,6 +54,7 @@ class Model:
         index: the clusters; they vote for labels.
         references: (N, d) representations of the training set, or None; they are searched.
         names: of the references.
+        shifts: (J, d) by which the centres that vote differ from the means of their members.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class Model:
         index: ClusterIndex,
         references: Tensor | None = None,
         names: Sequence[str] = (),
+        shifts: Tensor | None = None,
     ) -> None:
         self.description, self.network, self.index = description, network.eval(), index
+        self.shifts = torch.zeros_like(index.centres) if shifts is None else shifts
         self.references, self.names = references, list(names)
         views = description.views
         self.views = Views(network, views.size, rescale=views.rescale, flip=views.flip, draws=views.draws)
@@ -80,10 +83,14 @@ class Model:
         return self.description.votes.novelty_threshold
 
     @cached_property
-    def rule(self) -> SoftNeighbours:
+    def rule(self) -> NearestClusters:
         """kNC over the clusters."""
-        i, v = self.index, self.description.votes
-        return SoftNeighbours(i.centres, i.centre_labels, v.neighbours, variance=v.variance, scaling=v.scaling)
+        index, votes = self.index, self.description.votes
+        weights = index.sizes.clamp_min(1) if votes.weighted else None
+        means = NearestClusters(
+            index, votes.neighbours, variance=votes.variance, scaling=votes.scaling, weights=weights
+        )
+        return means.moved_to(index.centres + self.shifts)
 
     def embed(self, inputs: Any) -> Tensor:
         """Representations (n, d) of images (paths, PIL images, uint8 arrays) or vectors (n, numbers), on the CPU."""
@@ -154,7 +161,10 @@ class Model:
         index = self.index.grown(new, ids, reach=reach, clusters_per_class=votes.clusters_per_class)
         references = None if self.references is None else torch.cat([self.references, new])
         called = [] if references is None else [*self.names, *called]
-        return Model(replace(self.description, classes=tuple(classes)), self.network, index, references, called)
+        shifts = torch.zeros_like(index.centres)  # new clusters are where their examples are
+        shifts[: len(self.shifts)] = self.shifts
+        description = replace(self.description, classes=tuple(classes))
+        return Model(description, self.network, index, references, called, shifts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as a bundle, a folder that `magnet.load` reads; it must not exist yet."""

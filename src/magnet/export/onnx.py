@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import magnet
-from magnet.backbones import VectorBackbone
+from magnet.backbones import VectorBackbone, WhitenedEmbedding
 from magnet.data import normalise
 from magnet.errors import UserError
 from magnet.evaluation.calibration import temper
@@ -39,11 +39,15 @@ class Graph(nn.Module):
     std: Tensor
     origin: Tensor
     centres: Tensor
+    means: Tensor
+    log_weights: Tensor
     columns: Tensor
 
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.network = copy.deepcopy(model.network).cpu()
+        if isinstance(self.network.embedding, WhitenedEmbedding):
+            self.network.embedding = self.network.embedding.folded()
         self.images = model.network.kind == "images"
         self.normalised = model.description.network.normalised
         self.classes, self.temperature = len(model.classes), model.description.votes.temperature
@@ -54,6 +58,11 @@ class Graph(nn.Module):
         self.register_buffer("std", torch.tensor(model.network.std).view(-1, 1, 1))
         self.register_buffer("origin", origin)
         self.register_buffer("centres", rule.references - origin)
+        # A graph has no need of what is the same for all: clusters of equal weight, or centres that are means.
+        self.refined = not torch.equal(rule.references, model.index.centres)
+        self.weighted = model.description.votes.weighted
+        self.register_buffer("means", model.index.centres - origin)
+        self.register_buffer("log_weights", model.index.sizes.clamp_min(1).float().log())
         self.register_buffer("columns", model.index.centre_labels)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -62,12 +71,18 @@ class Graph(nn.Module):
         if self.normalised:
             r = nn.functional.normalize(r, dim=1)
         q = r - self.origin
-        squares = q.square().sum(dim=1, keepdim=True) + self.centres.square().sum(dim=1) - 2 * (q @ self.centres.T)
-        squares, ids = squares.topk(self.neighbours, dim=1, largest=False)
-        votes = torch.softmax((squares[:, :1] - squares) * self.factor, dim=1)
+        squares, ids = _squares(q, self.centres).topk(self.neighbours, dim=1, largest=False)
+        logits = (squares[:, :1] - squares) * self.factor
+        votes = torch.softmax(logits + self.log_weights[ids] if self.weighted else logits, dim=1)
         # Not len(r), which the exporter would take for a constant.
         tally = r.new_zeros(r.shape[0], self.classes).scatter_add(1, self.columns[ids], votes)
-        return r, temper(tally, self.temperature), ids[:, 0]
+        nearest = _squares(q, self.means).argmin(dim=1) if self.refined else ids[:, 0]
+        return r, temper(tally, self.temperature), nearest
+
+
+def _squares(q: Tensor, centres: Tensor) -> Tensor:
+    """Squared distances (n, J) of q (n, d) to centres (J, d)."""
+    return q.square().sum(dim=1, keepdim=True) + centres.square().sum(dim=1) - 2 * (q @ centres.T)
 
 
 class Checked(NamedTuple):

@@ -3,7 +3,7 @@
 from importlib import import_module
 
 from magnet.errors import UserError, did_you_mean
-from magnet.methods.base import Batch, Method, MethodLoss, Options, Setting
+from magnet.methods.base import Batch, Discriminant, Method, MethodLoss, Options, Setting
 
 METHODS = {
     "magnet": "magnet:Magnet",
@@ -23,7 +23,7 @@ VARIANTS = {
     "magnet/cached-representations": "variants:CachedRepresentations",
 }
 
-__all__ = ["METHODS", "VARIANTS", "Batch", "Method", "MethodLoss", "Options", "Setting", "method_class"]
+__all__ = ["METHODS", "VARIANTS", "Batch", "Discriminant", "Method", "MethodLoss", "Options", "Setting", "method_class"]
 
 
 def method_class(name: str) -> type[Method]:

@@ -64,6 +64,21 @@ class Batch(NamedTuple):
     clusters: Tensor  # (B,) the cluster that each row was drawn from, for methods that draw clusters
 
 
+class Discriminant(NamedTuple):
+    """The votes of one cluster a class, as a linear function of representations (n, d): ``scores = r W^T + b``."""
+
+    weight: Tensor  # (C', d), of the classes that there are
+    bias: Tensor  # (C',)
+    classes: Tensor  # (C',)
+
+    @classmethod
+    def of(cls, means: ClusterIndex, scaling: float) -> "Discriminant":
+        """``-s |r - mu_c|^2 / 2 sigma^2 + log n_c`` of the class means, up to what all classes have in common."""
+        factor = scaling / float(means.variance.clamp_min(torch.finfo(torch.float32).tiny))
+        bias = means.sizes.clamp_min(1).log() - factor / 2 * means.centres.square().sum(dim=1)
+        return cls(factor * means.centres, bias, means.centre_labels)
+
+
 class MethodLoss(NamedTuple):
     """The loss of a batch."""
 
@@ -127,6 +142,9 @@ class Method(nn.Module):
             space: (N, D) the input space: the vectors themselves, or the untrained network's view of images.
             mean_inputs: gives the mean input (J, ...) of each of J groups, from assignments (N,) and J.
         """
+
+    def begin(self, discriminant: Discriminant) -> None:
+        """Once, before training from the whitened start, whose linear discriminant a head may begin with."""
 
     def refresh(self, representations: Tensor | None, index: ClusterIndex | None) -> None:
         """Take the current representations (N, d) of the whole training set, or the index of their clusters."""

@@ -3,10 +3,11 @@
 from functools import cached_property
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting
+from magnet.methods.base import Batch, Classifier, Discriminant, Method, MethodLoss, Network, Options, Setting
 from magnet.methods.sampling import RandomBatches
 
 
@@ -24,6 +25,13 @@ class Softmax(Method):
     def sampler(self) -> RandomBatches:
         """Every example once an epoch, in random order."""
         return RandomBatches.of(self.setting, self.options)
+
+    @torch.no_grad()
+    def begin(self, discriminant: Discriminant) -> None:
+        """The head of linear discriminant analysis."""
+        weight, bias, classes = discriminant
+        self.head.weight[classes] = weight.to(self.head.weight)
+        self.head.bias[classes] = bias.to(self.head.bias)
 
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
         """-log softmax_y(W r + b)."""

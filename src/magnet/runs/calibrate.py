@@ -19,11 +19,13 @@ from magnet.classify import SoftNeighbours, novelty
 from magnet.evaluation.calibration import FOLDS, MANY, choose_temperature
 from magnet.files import read_json, replacing
 from magnet.index import ClusterIndex
-from magnet.votes import stratified_folds
+from magnet.training.config import TrainConfig
+from magnet.votes import PULL, Examples, Folds, Votes, choose_knc, choose_knn, hold_out, stratified_folds
 
 if TYPE_CHECKING:
     from magnet.runs.run import Run
 
+MOST = 20_000  # training examples that votes are chosen by, where there is no validation part
 PERCENTILE = 0.99  # of known examples that are not to be refused
 Scores = dict[str, tuple[Tensor, Tensor]]
 
@@ -47,6 +49,59 @@ class _Held(NamedTuple):
     labels: Tensor
     knc: SoftNeighbours
     knn: SoftNeighbours
+
+
+def choose_votes(run: "Run", representations: Tensor, labels: Tensor | None = None) -> dict[str, Votes]:
+    """How clusters (``knc``) and examples (``knn``) vote for the classes that the run was trained on, or other ones.
+
+    What the configuration gives is taken; the rest is chosen by the log-loss on held-out examples (see above).
+
+    Args:
+        run: with its data open.
+        representations: (N, d) of its training part.
+        labels: of all examples of the data, instead of their classes.
+    """
+    config = run.config
+    if labels is None and config.votes_scaling and config.votes_clusters and config.knn_scaling:
+        pull = (config.pull or PULL) if config.centres == "refined" else None
+        return {
+            "knc": Votes(config.votes_scaling, config.neighbours, config.votes_clusters, pull),
+            "knn": Votes(config.knn_scaling, config.knn_neighbours or config.neighbours),
+        }
+    folds = _folds_of(run, representations, run.data.labels if labels is None else labels)
+    if folds is None:
+        scaling, clusters = config.votes_scaling or run.learner.method.scaling, config.clusters_per_class
+        return {"knc": Votes(scaling, config.neighbours, clusters), "knn": Votes(scaling, config.neighbours)}
+    if labels is None and config.votes_scaling and config.votes_clusters:
+        pull = (config.pull or PULL) if config.centres == "refined" else None
+        knc = Votes(config.votes_scaling, config.neighbours, config.votes_clusters, pull)
+    else:
+        wanted = [config.votes_clusters] if labels is None and config.votes_clusters else _numbers(config)
+        knc = choose_knc(folds, wanted, config.centres)
+    variances = [index.variance for index in folds.cluster([part.x for part in folds.parts], knc.clusters, restarts=1)]
+    return {"knc": knc, "knn": choose_knn(folds, variances)}
+
+
+def _numbers(config: TrainConfig) -> list[int]:
+    """Numbers of clusters that may vote: around that of the training."""
+    return sorted({1, 2, 4, config.clusters_per_class})
+
+
+def _folds_of(run: "Run", representations: Tensor, labels: Tensor) -> Folds | None:
+    """The training part and the validation part; of a run without one, the training part by fifths."""
+    own, rows = labels[run.train], run.data.indices("validation")
+    weight = torch.ones(int(labels.max()) + 1, dtype=torch.float64)
+    if len(rows):
+        rows = rows[torch.isin(labels[rows], own)]
+        held = Examples(run.embed(rows, test=True).double(), labels[rows])
+        return Folds([Examples(representations.double(), own)], [held], weight, run.config.neighbours, run.config.seed)
+    places = (
+        torch.arange(len(own))
+        if len(own) <= MOST
+        else (stratified_folds(own, -(-len(own) // MOST), 0) <= 0).nonzero()[:, 0]
+    )
+    examples = Examples(representations[places].double(), own[places])
+    return hold_out(examples, 1 / FOLDS, weight, run.config.neighbours, run.config.seed)
 
 
 @torch.no_grad()
@@ -82,11 +137,14 @@ def _measure(run: "Run") -> Calibration:
     scores = [class_scores(run, part.queries, part.knc, part.knn) for part in parts]
     chosen = {}
     for name, (_, classes) in scores[0].items():
+        if source == "train" and name != "head" and run.config.votes == "chosen":
+            continue  # the scaling of the votes was chosen for calibrated probabilities
         probabilities = torch.cat([part[name][0] for part in scores]).exp()
         chosen[name] = choose_temperature(probabilities, torch.searchsorted(classes, labels))
     far = [novelty(part.queries, part.knc.references, part.knc.variance) for part in parts]
+    ones = dict.fromkeys(scores[0], 1.0)
     return Calibration(
-        {name: found.temperature for name, found in chosen.items()},
+        ones | {name: found.temperature for name, found in chosen.items()},
         {name: found.log_loss for name, found in chosen.items()},
         {name: found.log_loss_tempered for name, found in chosen.items()},
         float(torch.cat(far).double().quantile(PERCENTILE)),
@@ -103,12 +161,12 @@ def _validation(run: "Run", rows: Tensor) -> _Held:
 
 def _folds(run: "Run") -> Iterator[_Held]:
     """Training examples by fifths; of a large training part one fifth, or less."""
-    references, labels, method = run.references, run.labels, run.learner.method
+    references, labels = run.references, run.labels
     fold = stratified_folds(labels, FOLDS, run.config.seed)
     for number in range(FOLDS if len(labels) <= MANY else 1):
         out = fold == number
         rest, owners = references[~out], labels[~out]
-        index = ClusterIndex.fit(rest, owners, run.config.clusters_per_class, seed=run.config.seed)
-        rules = [method.soft_rule(name, index, rest, owners, run.config.neighbours) for name in ("knc", "knn")]
+        index = ClusterIndex.fit(rest, owners, run.clusters_per_class, seed=run.config.seed)
+        rules = run.rules_of(index, rest, owners)
         if out.any():
             yield _Held(references[out][:MANY], labels[out][:MANY], *rules)

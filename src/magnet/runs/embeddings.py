@@ -16,8 +16,9 @@ from magnet.data import Dataset
 from magnet.files import file_digest, replacing
 from magnet.index import ClusterIndex
 from magnet.training.config import REVISION, TrainConfig
+from magnet.votes import Votes
 
-_FORMAT = "magnet-memory/2"  # in the file: read by its exact name
+_FORMAT = "magnet-memory/3"  # in the file: read by its exact name
 _NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "tensorboard")
 
 
@@ -33,13 +34,23 @@ class CachedEmbeddings:
     kind: Literal["vectors", "images"]
     shape: tuple[int, ...]  # of one example
     digest: str  # of the data, as a whole
+    votes: dict[str, Votes]  # of kNC and soft kNN, where they were chosen; empty: the paper's
+    voting: Tensor  # (J, d) the centres that vote: those of the index, or refined ones
 
     @classmethod
-    def of(cls, data: Dataset, rows: Tensor, representations: Tensor, index: ClusterIndex) -> Self:
+    def of(
+        cls,
+        data: Dataset,
+        rows: Tensor,
+        representations: Tensor,
+        index: ClusterIndex,
+        votes: dict[str, Votes],
+        voting: Tensor,
+    ) -> Self:
         """The embeddings (N, d) of the examples ``rows`` (N,), and what else must be known of them to use a run."""
-        names = [data.names[i] for i in rows.tolist()]
-        digest = data.digest.whole
-        return cls(representations, data.labels[rows], index, names, data.classes, data.kind, data.shape, digest)
+        names, digest = [data.names[i] for i in rows.tolist()], data.digest.whole
+        about = (names, data.classes, data.kind, data.shape, digest)
+        return cls(representations, data.labels[rows], index, *about, votes, voting)
 
     def fits(self, data: Dataset) -> bool:
         """Whether the data still is what was embedded."""
@@ -48,8 +59,9 @@ class CachedEmbeddings:
     def save(self, path: Path, key: str) -> None:
         """Write one safetensors file, whole or not at all."""
         about = {name: getattr(self, name) for name in ("names", "classes", "kind", "shape", "digest")}
+        about["votes"] = {name: votes._asdict() for name, votes in self.votes.items()}
         text = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
-        tensors = {"representations": self.representations, "labels": self.labels, "about": text}
+        tensors = {"representations": self.representations, "labels": self.labels, "about": text, "voting": self.voting}
         tensors |= {f"index.{name}": tensor for name, tensor in self.index.tensors().items()}
         path.parent.mkdir(exist_ok=True)
         with replacing(path) as draft:
@@ -65,14 +77,19 @@ class CachedEmbeddings:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             about = json.loads(bytes(tensors.pop("about").numpy()))
             representations, labels = tensors.pop("representations"), tensors.pop("labels")
+            voting = tensors.pop("voting")
             index = ClusterIndex(**{name.removeprefix("index."): tensor for name, tensor in tensors.items()})
             check_representations(representations)
             check_ids(labels, len(representations), "labels")
             check_ids(index.assignments, len(representations), "assignments")
+            check_representations(voting)
+            if voting.shape != index.centres.shape:
+                return None
+            about["votes"] = {name: Votes(**votes) for name, votes in about["votes"].items()}
             if len(about["names"]) != len(labels) or int(labels.max()) >= len(about["classes"]):
                 return None
             about["shape"] = tuple(about["shape"])
-            return cls(representations, labels, index, **about)
+            return cls(representations, labels, index, voting=voting, **about)
         except (OSError, SafetensorError, ValueError, TypeError, KeyError, AttributeError):
             return None
 

@@ -10,11 +10,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from magnet.classify import SoftNeighbours
+from magnet.classify import NearestClusters, SoftNeighbours
 from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
-from magnet.runs.calibrate import Calibration, calibrate
+from magnet.runs.calibrate import Calibration, calibrate, choose_votes
 from magnet.runs.embeddings import CachedEmbeddings, cache_key, drop_stale
 from magnet.training.config import CONFIG, read_config
 from magnet.training.data_record import change_note, merge_again, merging_note, restore_parts
@@ -126,8 +126,14 @@ class Run:
         if known is not None and (not self.opened or known.fits(self.data)):
             return known
         representations = self.embed(self.train)
-        index = ClusterIndex.fit(representations, self.labels, self.config.clusters_per_class, seed=self.config.seed)
-        found = CachedEmbeddings.of(self.data, self.train, representations, index)
+        votes = choose_votes(self, representations) if self.config.votes == "chosen" else {}
+        clusters = votes["knc"].clusters if votes else self.config.clusters_per_class
+        index = ClusterIndex.fit(representations, self.labels, clusters, seed=self.config.seed)
+        voting = index.centres.clone()
+        if votes and votes["knc"].pull is not None:
+            rule = votes["knc"].of_clusters(index)
+            voting = rule.refined(representations, self.labels, pull=votes["knc"].pull).references
+        found = CachedEmbeddings.of(self.data, self.train, representations, index, votes, voting)
         with suppress(OSError):  # a run on a read-only or full disk can be used all the same
             found.save(self._cache_file, self._key)
             drop_stale(self._cache_file.parent, self.checkpoint.parent)
@@ -143,9 +149,26 @@ class Run:
         """The clusters of the training part under the final weights."""
         return self.embeddings.index
 
+    @property
+    def clusters_per_class(self) -> int:
+        """K of the clusters that vote."""
+        votes = self.embeddings.votes
+        return votes["knc"].clusters if votes else self.config.clusters_per_class
+
     def rule(self, name: Literal["knc", "knn"]) -> SoftNeighbours:
-        """kNC over the clusters of the training part or soft kNN over its examples, with one lengthscale for both."""
-        return self.learner.method.soft_rule(name, self.index, self.references, self.labels, self.config.neighbours)
+        """kNC over the clusters of the training part or soft kNN over its examples."""
+        knc, knn = self.rules_of(self.index, self.references, self.labels)
+        if name == "knn":
+            return knn
+        return knc.moved_to(self.embeddings.voting) if isinstance(knc, NearestClusters) else knc
+
+    def rules_of(self, index: ClusterIndex, references: Tensor, labels: Tensor) -> tuple[SoftNeighbours, ...]:
+        """kNC over the means of some clusters, and soft kNN over the examples (N, d) in them, with the run's votes."""
+        votes, L = self.embeddings.votes, self.config.neighbours
+        if not votes:
+            rule = self.learner.method.soft_rule
+            return rule("knc", index, None, labels, L), rule("knn", index, references, labels, L)
+        return votes["knc"].of_clusters(index), votes["knn"].of_examples(references, labels, index.variance)
 
     @cached_property
     def calibration(self) -> Calibration:

@@ -16,7 +16,7 @@ from magnet.files import replacing
 CONFIG = "config.yaml"  # in a run folder
 # Of what training and embedding compute, and part of the key of everything that is cached. A change of the code that
 # gives other numbers for the same settings and data raises it by one: then whatever was cached before is made again.
-REVISION = 3
+REVISION = 4
 
 
 def read_config(folder: Path) -> "TrainConfig":
@@ -46,8 +46,19 @@ class TrainConfig:
     seed: int = 0
     """The same seed gives the same run."""
 
+    start: Literal["auto", "whitened", "random"] = "auto"
+    """Of the network. whitened: its last layer starts in closed form, from a whitening of the variation inside
+    clusters, and --epochs, --scaling, --clusters-per-class and the votes can be chosen by held-out training data.
+    random: the paper's. auto: by the preset."""
+    power: float = 0.0
+    """Whitened start: of the features; 1, or 0.5 for non-negative ones (0: chosen)."""
+    shrinkage: float = -1.0
+    """Whitened start: of the covariance, from 0 to below 1 (-1: chosen)."""
+    standardize: Literal["auto", "yes", "no"] = "auto"
+    """Whitened start: whether each feature is divided by its standard deviation (auto: chosen)."""
+
     epochs: int = 30
-    """Length of the training; an epoch is ceil(N / batch size) steps for every method."""
+    """Length of the training; an epoch is ceil(N / batch size) steps for every method (-1: chosen)."""
     steps: int = 0
     """Length in steps instead of epochs (0: by epochs)."""
     learning_rate: float = 0.003
@@ -68,21 +79,37 @@ class TrainConfig:
     alpha: float = 1.0
     """The gap (magnet, triplet) or margin (contrastive)."""
     scaling: float = 1.0
-    """Factor on variance-normalised squared distances, the paper's global scaling."""
+    """Factor on variance-normalised squared distances, the paper's global scaling (0: chosen)."""
     own_mean: Literal["batch", "leave-one-out"] = "batch"
     """Whether an example counts in its own cluster's mean."""
     clusters_per_class: int = 8
-    """K: clusters of each class, in training and for k-nearest-cluster evaluation."""
+    """K: clusters of each class, in training and for k-nearest-cluster evaluation (0: chosen)."""
     clusters_per_batch: int = 12
     """M: clusters in a batch. Batches of all methods have M x D examples."""
     examples_per_cluster: int = 4
-    """D: examples of each cluster in a batch."""
+    """D: examples of each cluster in a batch (0: chosen, so that a batch is not small where clusters are few)."""
     impostor_fraction: float = 0.1
     """Triplet: the nearest fraction of other-class examples that impostors are drawn from."""
     target_neighbours: int = 3
     """Triplet: same-class neighbours in the input space that are positives."""
     neighbours: int = 128
-    """L: how many nearest clusters or examples vote."""
+    """L: how many nearest clusters or examples vote, at most."""
+    votes: Literal["paper", "chosen"] = "paper"
+    """How clusters and examples vote. paper: L of them, with the scaling of the method. chosen: how many, how sharply
+    and from how many clusters of a class is chosen by held-out log-loss: on the validation part, or before training."""
+    centres: Literal["auto", "means", "refined"] = "means"
+    """Centres that vote: the means of their members; refined, moved to where they vote better; auto: what has the
+    least held-out log-loss (with --votes chosen)."""
+    votes_scaling: float = 0.0
+    """With --votes chosen: of the votes of clusters (0: chosen)."""
+    votes_clusters: int = 0
+    """With --votes chosen: clusters of each class that vote (0: chosen)."""
+    pull: float = 0.0
+    """With --votes chosen: how strongly refined centres are held at their means (0: chosen)."""
+    knn_scaling: float = 0.0
+    """With --votes chosen: of the votes of examples (0: chosen)."""
+    knn_neighbours: int = 0
+    """With --votes chosen: how many nearest examples vote (0: chosen)."""
     refresh_every: int = 0
     """Steps between refreshes of the index (0: every epoch)."""
 
@@ -176,8 +203,10 @@ class TrainConfig:
     def check(self) -> None:
         """Raise a UserError that names the first setting that makes no sense."""
         at_least: dict[str, float] = {
-            "seed": 0, "epochs": 0, "steps": 0, "momentum": 0, "weight_decay": 0, "clip": 0, "clusters_per_class": 1,
-            "clusters_per_batch": 2, "examples_per_cluster": 1, "target_neighbours": 1, "neighbours": 1,
+            "seed": 0, "epochs": -1, "steps": 0, "momentum": 0, "weight_decay": 0, "clip": 0, "clusters_per_class": 0,
+            "scaling": 0, "power": 0, "votes_scaling": 0, "votes_clusters": 0, "pull": 0, "knn_scaling": 0,
+            "knn_neighbours": 0,
+            "clusters_per_batch": 2, "examples_per_cluster": 0, "target_neighbours": 1, "neighbours": 1,
             "refresh_every": 0, "dim": 0, "hidden": 0, "warm_start_epochs": 0, "image_size": 0, "rescale": 0,
             "test_draws": 1, "validation": 0, "validate_every": 1, "patience": 0, "checkpoint_every": 1,
             "keep_refreshes": 0, "workers": -1,
@@ -185,12 +214,20 @@ class TrainConfig:
         for name, least in at_least.items():
             if not getattr(self, name) >= least:
                 raise UserError(f"--{name.replace('_', '-')} must be at least {least}; found {getattr(self, name)}")
-        for name in ("learning_rate", "annealing", "scaling", "trunk_rate", "impostor_fraction"):
+        for name in ("learning_rate", "annealing", "trunk_rate", "impostor_fraction"):
             if not getattr(self, name) > 0:
                 raise UserError(f"--{name.replace('_', '-')} must be positive; found {getattr(self, name)}")
-        for name, below in {"validation": 1.0, "momentum": 1.0, "dropout": 1.0, "workers": 5}.items():
+        for name, below in {"validation": 1.0, "momentum": 1.0, "dropout": 1.0, "shrinkage": 1.0, "workers": 5}.items():
             if not getattr(self, name) < below:
                 raise UserError(f"--{name} must be below {below:g}; found {getattr(self, name)}")
+        if self.start == "random":
+            chosen = {"epochs": self.epochs < 0, "clusters_per_class": not self.clusters_per_class,
+                      "examples_per_cluster": not self.examples_per_cluster, "scaling": not self.scaling}  # fmt: skip
+            for name in (name for name, wanted in chosen.items() if wanted):
+                raise UserError(
+                    f"--{name.replace('_', '-')} {getattr(self, name)} is chosen by the whitened start: "
+                    "give a number, or --start whitened"
+                )
         if self.impostor_fraction > 1:
             raise UserError(f"--impostor-fraction must be at most 1; found {self.impostor_fraction}")
         if self.freeze_batchnorm and not (self.weights or self.warm_start or self.backbone.endswith("@pretrained")):

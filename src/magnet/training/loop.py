@@ -19,6 +19,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from magnet.classify import SoftNeighbours
 from magnet.errors import RangeError
 from magnet.evaluation.errors import Judged, judge
 from magnet.index import ClusterIndex
@@ -47,6 +48,7 @@ from magnet.training.refresh import (
     shards_of,
 )
 from magnet.training.workbench import Workbench
+from magnet.votes import Examples, Folds, Votes, VotingTrial, calibrate_votes, choose_knn
 
 
 def parameter_groups(bench: Workbench) -> list[dict[str, Any]]:
@@ -329,8 +331,12 @@ class Trainer:
         shared = 1 < self.world <= len(self.validation)
         mine = self.validation[self.fabric.global_rank :: self.world] if shared else self.validation
         queries = self._embed(mine, "validating")
+        truth = bench.data.labels[mine]
         rule = self.method.own_rule(snapshot.index, snapshot.everything, bench.labels, config.neighbours)
-        found = judge(*rule, queries, bench.data.labels[mine])
+        if config.votes == "chosen" and snapshot.index is not None and self.method.classifier != "head":
+            chosen = self._calibrated(snapshot.index, snapshot.everything, queries, truth)
+            rule = chosen.predict_proba, chosen.classes
+        found = judge(*rule, queries, truth)
         if shared:
             sums = gather_rows(torch.tensor([found], dtype=torch.float64) * len(mine), self.world).sum(dim=0)
             found = Judged(*(sums / len(self.validation)).tolist())
@@ -339,6 +345,21 @@ class Trainer:
             self.progress["finished"] = True
         if self.journal:
             self.journal.write("validation", self.step, found._asdict() | {"rule": self.method.classifier})
+
+    def _calibrated(
+        self, index: ClusterIndex, references: Tensor | None, queries: Tensor, truth: Tensor
+    ) -> SoftNeighbours:
+        """The method's own rule with votes as sharp as suits these examples (n, d), for a fair comparison."""
+        labels, config = self.bench.labels, self.config
+        weight = torch.ones(len(self.bench.data.classes), dtype=torch.float64)
+        known = torch.isin(truth, index.centre_labels)
+        held = Examples(queries[known], truth[known])
+        if self.method.classifier == "knc":
+            scaling, _ = calibrate_votes([VotingTrial(index, *held)], weight, neighbours=config.neighbours)
+            return Votes(scaling, config.neighbours).of_clusters(index)
+        assert references is not None
+        folds = Folds([Examples(references, labels)], [held], weight, config.neighbours, config.seed)
+        return choose_knn(folds, [index.variance]).of_examples(references, labels, index.variance)
 
     def _note(self, found: Judged) -> None:
         """The best step is the one with the lowest log-loss, of equals the latest; equals do not renew the patience.

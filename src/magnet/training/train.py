@@ -2,7 +2,8 @@
 
 import os
 import re
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -58,7 +59,11 @@ def train(
     fabric.launch()
     fabric.barrier()  # all have looked at the folder before one writes to it
     started = resume and bool(checkpoints(folder / "checkpoint"))
-    bench = make_workbench(config, data=data, rank=fabric.global_rank, world_size=fabric.world_size, fresh=not started)
+    with _saying(console, silent or config.quiet or not fabric.is_global_zero) as say:
+        bench = make_workbench(
+            config, data=data, rank=fabric.global_rank, world_size=fabric.world_size, fresh=not started, say=say
+        )
+    config = bench.config
     if config.warm_start and not started:
         _take_network(bench, config.warm_start)
     with ExitStack() as until_trained:
@@ -87,6 +92,16 @@ def train(
             f"stopped at step {trainer.step} of {trainer.total}; go on: magnet train --resume {folder}"
         )
     return folder
+
+
+@contextmanager
+def _saying(console: Console | None, silent: bool) -> Iterator[Callable[[str], None]]:
+    """Give a function that shows what is being chosen, until it has been."""
+    if silent:
+        yield lambda line: None
+        return
+    with (console or Console()).status("") as status:
+        yield lambda line: status.update(line)
 
 
 def _busy(folder: Path) -> NoReturn:

@@ -1,6 +1,6 @@
 """Everything that a run needs, made from its configuration: data, network, method, views."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from magnet.backbones import Backbone, VectorBackbone, build, freeze, freeze_batchnorm, load_weights
+from magnet.backbones import Backbone, VectorBackbone, WhitenedEmbedding, build, freeze, freeze_batchnorm, load_weights
 from magnet.data import SOURCES, Augmentation, Dataset, normalise, open_data
 from magnet.errors import UserError
-from magnet.methods import Batch, Method, MethodLoss, Options, Setting, method_class
+from magnet.methods import Batch, Discriminant, Method, MethodLoss, Options, Setting, method_class
+from magnet.start import Start
 from magnet.training.config import TrainConfig
+from magnet.training.start import Prepared, prepare
 
 
 class Views:
@@ -123,9 +125,10 @@ def absolute(spec: str) -> str:
 
 def complete(config: TrainConfig, data: Dataset) -> TrainConfig:
     """The configuration with every "auto" decided by the data, as it is written into the run."""
-    config = replace(config, data=absolute(config.data))
+    config = replace(config, data=absolute(config.data), start="random" if config.start == "auto" else config.start)
     if config.backbone == "auto":
-        config = replace(config, backbone="mlp" if data.kind == "vectors" else "convnet")
+        vectors = "linear" if config.start == "whitened" else "mlp"
+        config = replace(config, backbone=vectors if data.kind == "vectors" else "convnet")
     if data.kind == "images" and not config.image_size:
         size = min(data.image_size, 96)
         if config.backbone != "convnet":
@@ -172,6 +175,7 @@ def make_learner(
         seed=config.seed,
         dropout=None if config.dropout < 0 else config.dropout,
         hidden=config.hidden or None,
+        power=config.power if config.start == "whitened" else None,
     )
     if examples is not None and isinstance(network, VectorBackbone):
         network.fit_inputs(examples)
@@ -187,10 +191,27 @@ def make_learner(
         return Learner(network, method_class(config.method)(setting, Options.of(config)))
 
 
+def begin(learner: Learner, start: Start, discriminant: Discriminant) -> None:
+    """Give a learner its whitened start."""
+    embedding = learner.network.embedding
+    assert isinstance(embedding, WhitenedEmbedding)
+    embedding.begin(start)
+    learner.method.begin(discriminant)
+
+
 def make_workbench(
-    config: TrainConfig, *, data: Dataset | None = None, rank: int = 0, world_size: int = 1, fresh: bool = True
+    config: TrainConfig,
+    *,
+    data: Dataset | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+    fresh: bool = True,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Workbench:
-    """The parts of a run; a ``fresh`` one starts from the configured weights, another will be loaded into."""
+    """The parts of a run; a ``fresh`` one starts from the configured weights, another will be loaded into.
+
+    The configuration in it has all that was chosen from the data. ``say`` is told what is being chosen.
+    """
     data = open_for(config) if data is None else data
     train = data.indices("train")
     labels = data.labels[train]
@@ -201,10 +222,15 @@ def make_workbench(
         )
     if len(labels.unique()) < world_size:
         raise UserError(f"{world_size} processes share the classes among them: there are {len(labels.unique())} only")
-    examples = data.batch(train[:: max(1, len(train) // MANY)]) if fresh and data.kind == "vectors" else None
+    prepared = prepare(config, data, say) if fresh else Prepared(config)
+    config = prepared.config
+    scaled = fresh and data.kind == "vectors" and prepared.start is None
+    examples = data.batch(train[:: max(1, len(train) // MANY)]) if scaled else None
     learner = make_learner(
         config, data.kind, data.shape, labels, len(data.classes), examples=examples, rank=rank, world_size=world_size,
         fresh=fresh,
     )  # fmt: skip
+    if prepared.start is not None and prepared.discriminant is not None:
+        begin(learner, prepared.start, prepared.discriminant)
     _ = learner.method.sampler  # made now, so that what it refuses is refused before anything is written
     return Workbench(config, data, learner, Views.of(config, learner.network), train, labels)

@@ -1,0 +1,137 @@
+"""The whitened start of a run: settings chosen from its training data, and the last layer fitted in closed form."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from magnet.data import Dataset
+from magnet.methods import Discriminant
+from magnet.recipe import Chosen, Recipe
+from magnet.start import Start
+from magnet.training.config import TrainConfig
+from magnet.votes import Examples, cluster, hold_out, stratified_folds
+
+MOST = 20_000  # examples by which settings are chosen: of more, a stratified part
+LARGEST = 2**28  # numbers in the features that the start is fitted to: of more, a stratified part of the examples
+
+
+class Prepared(NamedTuple):
+    """What a run begins with."""
+
+    config: TrainConfig  # with all that was chosen
+    start: Start | None = None  # None: random
+    discriminant: Discriminant | None = None
+
+
+def prepare(config: TrainConfig, data: Dataset, say: Callable[[str], None] = lambda line: None) -> Prepared:
+    """Choose what the configuration leaves to the data, and fit the start; with a random start nothing is to be done.
+
+    Magnet on vectors follows the whole recipe (`magnet.recipe`), which trains a trial. Other methods have the same
+    start, and length and rate as they are given.
+
+    Args:
+        config: with every "auto" decided that the kind of data decides.
+        data: whose training part is looked at.
+        say: is told what is being done.
+    """
+    if config.start != "whitened":
+        return Prepared(config)
+    say("choosing the start")
+    rows = data.indices("train")
+    labels = data.labels[rows]
+    some = _some(labels, LARGEST // max(1, math.prod(data.shape)), config.seed)
+    data_all = Examples(data.batch(rows[some]).flatten(1), labels[some])
+    few = data_all.take(_some(data_all.labels, MOST, config.seed))
+    few = Examples(few.x.double(), few.labels)
+    recipe, class_weight = recipe_of(config), torch.ones(len(data.classes), dtype=torch.float64)
+    dim = recipe.dim_for(data_all.x)
+    discriminant_scaling = float(min(10, dim))
+    if config.method == "magnet" and config.epochs < 0:
+        chosen = recipe.choose(few, class_weight, config.seed, say)
+    else:
+        chosen, discriminant_scaling = _choose_start(recipe, few, class_weight, config.seed, say)
+    start = chosen.start(data_all, dim, config.seed)
+    representations = start(few.x)
+    discriminant = Discriminant.of(cluster(representations, few.labels, 1, config.seed), discriminant_scaling)
+    return Prepared(_filled(replace(config, dim=dim), recipe, chosen, len(rows), labels), start, discriminant)
+
+
+def recipe_of(config: TrainConfig) -> Recipe:
+    """The recipe with the settings that the configuration gives."""
+    return Recipe(
+        dim=config.dim or 512,
+        power=config.power or None,
+        standardize=None if config.standardize == "auto" else config.standardize == "yes",
+        shrinkage=None if config.shrinkage < 0 else config.shrinkage,
+        n_clusters=config.clusters_per_class or None,
+        scaling=config.scaling or None,
+        centres=config.centres,
+        alpha=config.alpha,
+        clusters_per_batch=config.clusters_per_batch,
+        examples_per_cluster=config.examples_per_cluster or None,
+        learning_rate=config.learning_rate,
+        neighbours=config.neighbours,
+    )
+
+
+def _choose_start(
+    recipe: Recipe, data: Examples, class_weight: Tensor, seed: int, say: Callable[[str], None]
+) -> tuple[Chosen, float]:
+    """The start alone, without a trial of training; and the scaling that suits the votes of the class means."""
+    folds = hold_out(data, recipe.held_out, class_weight, recipe.neighbours, seed)
+    if folds is None:
+        return recipe.choose(data, class_weight, seed, say), float(min(10, recipe.dim_for(data.x)))
+    best = recipe.choose_start(folds, recipe.dim_for(data.x), say)[0]
+    scaling = best.scaling / 2 if recipe.scaling is None else recipe.scaling
+    means, _ = folds.judge(folds.cluster(best.parts, 1), best.held)
+    return Chosen(
+        best.power, best.standardize, best.shrinkage, best.n_clusters, scaling, best.scaling, None, 0, None
+    ), means
+
+
+def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, labels: Tensor) -> TrainConfig:
+    """The configuration with what was chosen."""
+    sizes = torch.bincount(labels)
+    clusters = int(sizes.clamp_max(chosen.n_clusters).sum())
+    together, drawn = recipe.batches_for(clusters)
+    config = replace(
+        config,
+        power=chosen.power,
+        standardize="yes" if chosen.standardize else "no",
+        shrinkage=chosen.shrinkage,
+        clusters_per_class=chosen.n_clusters,
+        scaling=chosen.training_scaling,
+        clusters_per_batch=max(2, together),
+        examples_per_cluster=drawn,
+    )
+    if config.epochs >= 0:
+        return config
+    steps = recipe.steps_for(examples, clusters)
+    epoch = math.ceil(examples / (together * drawn))
+    config = replace(
+        config,
+        epochs=math.ceil(chosen.iterations * steps / epoch),
+        steps=config.steps or chosen.iterations * steps,
+        refresh_every=config.refresh_every or steps,
+    )
+    if config.votes == "chosen" and chosen.trial is not None:
+        config = replace(
+            config,
+            votes_scaling=config.votes_scaling or chosen.scaling,
+            votes_clusters=config.votes_clusters or chosen.n_clusters,
+            centres="means" if chosen.pull is None else "refined",
+            pull=chosen.pull or 0.0,
+        )
+    return config
+
+
+def _some(labels: Tensor, most: int, seed: int) -> Tensor:
+    """All places (n,), or of more than ``most`` a stratified part, in order."""
+    if len(labels) <= most:
+        return torch.arange(len(labels))
+    fold = stratified_folds(labels, -(-len(labels) // most), seed)
+    return (fold <= 0).nonzero().flatten()

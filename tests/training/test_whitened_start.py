@@ -1,0 +1,137 @@
+"""The whitened start of a run: chosen from the training data, fair to every method, the same after it is opened."""
+
+import numpy as np
+import pytest
+import torch
+
+from magnet.errors import UserError
+from magnet.export.bundle import export_bundle, load
+from magnet.export.onnx import Graph, model_of
+from magnet.runs.evaluate import evaluate
+from magnet.runs.run import Run
+from magnet.start import Start, WithinClusters
+from magnet.training.config import TrainConfig, read_config
+from magnet.training.presets import with_preset
+from magnet.training.start import prepare
+from magnet.training.train import train
+from magnet.training.workbench import complete, make_workbench, open_for
+
+
+@pytest.fixture(scope="module")
+def two_modes(tmp_path_factory):
+    """Three classes of two modes each, on opposite sides, among features that only make noise; non-negative."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 120)
+    directions = np.linalg.qr(rng.normal(size=(10, 3)))[0].T * 6
+    X = directions[y] * np.where(np.arange(len(y)) % 2, 1, -1)[:, None] + rng.normal(size=(len(y), 10))
+    X[:, 7:] += rng.normal(size=(len(y), 3)) * 8
+    test = np.arange(len(y)) % 4 == 0
+    path = tmp_path_factory.mktemp("data") / "modes.npz"
+    np.savez(path, X=(X - X.min()).astype(np.float32), y=y, test=test)
+    return path
+
+
+def settings(data, **changes):
+    config = with_preset(TrainConfig(data=str(data), method=changes.get("method", "magnet")))
+    return TrainConfig(**vars(config) | {"quiet": True, "evaluate": False} | changes)
+
+
+@pytest.fixture(scope="module")
+def run(two_modes, tmp_path_factory):
+    return Run(train(settings(two_modes, out=tmp_path_factory.mktemp("runs") / "run"), silent=True))
+
+
+def test_the_run_keeps_what_was_chosen_and_it_suits_the_data(run):
+    config = read_config(run.folder)
+    assert config.start == "whitened"
+    assert config.clusters_per_class >= 2, "classes of two modes"
+    assert config.power in (1.0, 0.5)
+    assert config.shrinkage in (0.1, 0.4, 0.7)
+    assert min(config.scaling, config.votes_scaling, config.steps) > 0
+    assert run.clusters_per_class == config.votes_clusters
+    assert evaluate(run)["knc"]["error"] < 0.05
+
+
+def test_the_same_seed_gives_the_same_run(run, two_modes, tmp_path):
+    again = Run(train(settings(two_modes, out=tmp_path / "again"), silent=True))
+    assert torch.equal(again.references, run.references)
+
+
+def test_before_the_first_step_the_network_is_the_closed_form_start(two_modes):
+    config = settings(two_modes, power=0.5, shrinkage=0.4, standardize="no", clusters_per_class=2, method="softmax")
+    bench = make_workbench(complete(config, open_for(config)))
+    x, labels = bench.data.batch(bench.train), bench.labels
+    start = WithinClusters(x, labels, 2, power=0.5).start(0.4, 10)
+    found = bench.learner.network.eval()(x)
+    torch.testing.assert_close(found, start(x.double()).float(), rtol=1e-3, atol=1e-3)
+
+
+def test_the_head_of_softmax_starts_as_the_discriminant_of_the_class_means(two_modes):
+    config = settings(two_modes, method="softmax", clusters_per_class=1)
+    bench = make_workbench(complete(config, open_for(config)))
+    learner = bench.learner.eval()
+    r = learner.represent(bench.data.batch(bench.train))
+    means = torch.stack([r[bench.labels == c].mean(dim=0) for c in range(3)])
+    squares = torch.cdist(r, means).square()
+    sizes = torch.bincount(bench.labels).float().log()
+    logits = learner.method.logits(r)
+    # Up to one scaling, and to what all classes have in common.
+    difference = (logits - sizes)[:, 0] - (logits - sizes)[:, 1]
+    expected = squares[:, 1] - squares[:, 0]
+    ratio = (difference / expected)[expected.abs() > 1]
+    assert float(ratio.std() / ratio.mean()) < 1e-3
+    assert float(ratio.mean()) > 0
+
+
+@pytest.mark.parametrize("method", ["softmax", "triplet"])
+def test_every_method_can_have_the_start_and_votes_chosen_for_it(two_modes, tmp_path, method):
+    run = Run(train(settings(two_modes, out=tmp_path / "run", method=method, epochs=2), silent=True))
+    assert read_config(run.folder).start == "whitened"
+    assert set(run.embeddings.votes) == {"knc", "knn"}
+    assert run.embeddings.votes["knc"].scaling != 1.0
+    assert evaluate(run)["knn"]["error"] < 0.1
+
+
+def test_with_a_random_start_nothing_is_chosen_before_training(two_modes):
+    config = with_preset(TrainConfig(data=str(two_modes), start="random"))
+    prepared = prepare(complete(config, open_for(config)), open_for(config))
+    assert prepared.start is None
+    assert (prepared.config.clusters_per_class, prepared.config.epochs) == (2, 20)
+
+
+def test_what_only_the_start_can_choose_is_refused_without_it(two_modes):
+    config = TrainConfig(data=str(two_modes), start="random", scaling=0.0)
+    with pytest.raises(UserError, match=r"--scaling 0\.0 is chosen by the whitened start"):
+        config.check()
+
+
+def test_a_bundle_and_the_graph_give_the_answers_of_the_run(run, tmp_path):
+    x = run.data.batch(run.data.indices("test"))
+    expected = run.rule("knc").predict_proba(run.learner.represent(x).detach())
+    model = load(export_bundle(run, tmp_path / "bundle"))
+    torch.testing.assert_close(model.classify(x).probabilities, expected.float(), rtol=1e-4, atol=1e-5)
+    _, probabilities, _ = Graph(model_of(run)).eval()(x)
+    torch.testing.assert_close(probabilities, expected.float(), rtol=1e-3, atol=1e-4)
+
+
+def test_one_affine_map_after_the_power_is_the_whole_embedding(run):
+    embedding = run.learner.network.embedding
+    x = run.data.batch(run.train)
+    torch.testing.assert_close(embedding.folded()(x), embedding(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [[1, 2], [2, 2, 1], [30, 1]])
+def test_small_and_odd_data_get_a_start(tmp_path, sizes):
+    rng = np.random.default_rng(1)
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    X = rng.normal(size=(len(y), 40))  # more features than examples, and negative ones
+    X[:, 3] = 7.0  # constant
+    np.savez(tmp_path / "odd.npz", X=X, y=y, split=np.zeros(len(y), dtype=int))
+    config = settings(tmp_path / "odd.npz", out=tmp_path / "run", steps=2)
+    found = Run(train(config, silent=True)).references
+    assert bool(found.isfinite().all())
+
+
+def test_a_start_is_a_named_function_of_features():
+    start = Start(0.5, torch.tensor([1.0, 2.0]), torch.tensor([[2.0, 0.0]]))
+    assert start(torch.tensor([[9.0, 4.0]])).tolist() == [[4.0]]
