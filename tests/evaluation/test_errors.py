@@ -60,6 +60,14 @@ def test_a_label_is_a_hit_if_it_is_among_the_best_scored_classes_that_have_a_sco
     assert top_errors(scores, classes, torch.tensor([7, 7]), tops=(4,)) == {"error@4": 0.5}  # a class without votes
 
 
+def test_an_error_is_the_number_of_wrong_labels_divided_by_all_to_the_last_digit():
+    scores = torch.tensor([[0.0, -1.0]] * 240)
+    labels = torch.zeros(240, dtype=torch.long)
+    labels[:39] = 1
+    found = top_errors(scores, torch.arange(2), labels, tops=(1,))
+    assert found == {"error": 39 / 240}  # which 1 - 201 / 240 is not
+
+
 @pytest.mark.parametrize("variance", [1.0, 1e-3, 1e-30, 1e-310])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_votes_that_underflow_keep_their_rank(variance, dtype):

@@ -42,9 +42,7 @@ def top_errors(scores: Tensor, classes: Tensor, labels: Tensor, tops: tuple[int,
     """
     ranked = scores.topk(min(max(tops), scores.shape[1]), dim=1)
     hits = (classes[ranked.indices] == labels[:, None]) & (ranked.values > -torch.inf)
-    return {
-        "error" if top == 1 else f"error@{top}": 1 - float(hits[:, :top].any(dim=1).double().mean()) for top in tops
-    }
+    return {"error" if top == 1 else f"error@{top}": float((~hits[:, :top].any(dim=1)).double().mean()) for top in tops}
 
 
 def judge(predict_proba: Callable[[Tensor], Tensor], classes: Tensor, queries: Tensor, labels: Tensor) -> Judged:

@@ -2,11 +2,15 @@ import base64
 import io
 
 import numpy as np
+import pytest
 from PIL import Image
 from sklearn.datasets import load_wine
 
+from magnet.commands import terminal
 from magnet.data import Dataset, open_data
+from magnet.report.explorer import page_data
 from magnet.report.explorer.page_data import SIDE, encode, encode_bits, encode_positions, pictures
+from magnet.report.summary import markup
 from magnet.runs.run import Run
 
 
@@ -60,6 +64,15 @@ def test_of_a_wide_table_some_columns_are_kept_whatever_its_width():
     assert (found["columns"][0], found["columns"][-1]) == (0, 999)
     expected = wide.vectors[:, found["columns"]].astype(np.float32)
     np.testing.assert_array_equal(unpack(found["values"], "<f4").reshape(20, 32), expected)
+
+
+@pytest.mark.parametrize("error", [0.0625, 0.1625, 0.0004, 0.0])
+def test_an_error_reads_the_same_on_the_page_in_the_report_and_in_the_terminal(photos, monkeypatch, error):
+    found = {"split": "test", "n": 240, "rule": "knc", "plain": {"knc": {"error": error}}}
+    monkeypatch.setattr(page_data, "plain_errors", lambda run: found)
+    shown = page_data.describe_error(Run(photos))
+    assert shown == {"error": terminal.percent(error), "n": 240, "images": True}
+    assert shown["error"] == markup.percent(error)
 
 
 def test_arrays_come_back():

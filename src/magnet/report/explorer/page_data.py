@@ -16,6 +16,7 @@ from magnet.data.images import room
 from magnet.neighbours import nearest
 from magnet.report.explorer.examples import RULES, Moment, Predictions
 from magnet.report.layout import Positions
+from magnet.report.summary.markup import percent
 from magnet.runs.evaluate import plain_errors
 from magnet.runs.run import Run
 from magnet.training.folder import describe_checkpoint
@@ -141,7 +142,7 @@ def describe_run(
         "method": run.config.method,
         "rule": RULES[run.learner.method.classifier],
         "checkpoint": describe_checkpoint(run.checkpoint),
-        "test": _test_error(run),
+        "test": describe_error(run),
         "split": encode(np.minimum(run.data.split[rows], 2), "u1"),
         "loss": encode(predictions.loss.numpy(), "f4"),
         "prediction": encode(predictions.prediction.numpy(), "i4"),
@@ -153,12 +154,16 @@ def describe_run(
     }  # fmt: skip
 
 
-def _test_error(run: Run) -> dict[str, Any] | None:
-    """The error that `magnet evaluate` has for the plain view, of the whole test part; None where there is none."""
+def describe_error(run: Run) -> dict[str, Any] | None:
+    """The error that `magnet evaluate` has for the plain view, of the whole test part; None where there is none.
+
+    It is written out here: a browser rounds 6.25 to 6.3, Python to 6.2, and there is one figure for one error.
+    """
     if not len(run.data.indices("test")):
         return None
     found = plain_errors(run)
-    return {"error": found["plain"][found["rule"]]["error"], "n": found["n"], "images": run.data.kind == "images"}
+    error = percent(found["plain"][found["rule"]]["error"])
+    return {"error": error, "n": found["n"], "images": run.data.kind == "images"}
 
 
 def _without_self(squared: torch.Tensor, near: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -85,7 +85,7 @@ class MapView {
   describe() {
     const { run } = this;
     const view = run.test?.images ? ", plain view" : "";
-    const error = run.test ? `: error ${percent(run.test.error)} on ${plural(run.test.n, "test example")}${view}` : "";
+    const error = run.test ? `: error ${run.test.error} on ${plural(run.test.n, "test example")}${view}` : "";
     const end = this.moment === run.end;
     const step = end ? run.checkpoint : `step ${whole(this.moment.step)}`;
     this.caption.textContent = [run.method, step, end ? `${run.rule}${error}` : "training part"].join(" · ");
