@@ -1,7 +1,9 @@
 import builtins
 import json
 import pickle
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,6 +78,24 @@ def test_the_preprocessing_in_words_gives_the_plain_view(photo_run):
     pixels = np.array(small.crop((left, top, left + size, top + size)), np.float32) / 255
     seen = model.views.augment.centre(decode(photo, 21)[None])[0].permute(1, 2, 0).numpy()
     assert np.abs(pixels - seen).max() < 0.01
+
+
+@pytest.mark.parametrize("shape", [(30, 41), (40, 30), (90, 63), (400, 601)])
+@pytest.mark.parametrize("ending", ["jpg", "png"])
+def test_the_preprocessing_written_out_in_the_docs_gives_the_pixels_of_the_plain_view(
+    photo_run, tmp_path, monkeypatch, shape, ending
+):
+    page = (Path(__file__).parents[2] / "docs" / "using-a-model.md").read_text(encoding="utf-8")
+    [block] = (b for b in re.findall(r"^```python\n(.*?)^```", page, re.S | re.M) if "def prepare" in b)
+    names: dict = {}
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "block", "exec"), names)
+    model = magnet.load(photo_run)
+    about = preprocessing(model.description, model.network.mean, model.network.std)
+    file = tmp_path / f"noise.{ending}"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)).save(file)
+    seen = model.views.augment.centre(decode(file, 21)[None])[0]
+    np.testing.assert_allclose(names["prepare"](file, about), seen, atol=1e-5)
 
 
 def test_images_come_as_paths_opened_or_as_pixels(photo_run, photos):

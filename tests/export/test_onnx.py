@@ -71,7 +71,8 @@ def test_photos_prepared_as_the_metadata_say_get_the_same_answer(photo_run, phot
     preprocessing = json.loads(facts["preprocessing"])
     assert (preprocessing["short_side"], preprocessing["size"]) == (18, 16)
     assert preprocessing["resize"].endswith("the short side to 18, with antialiasing; cut out the centre, 16 x 16")
-    assert "to 21 x 21" in preprocessing["exactly"]
+    assert preprocessing["stored_side"] == 21
+    assert "resize the short side to 21 and keep the centre square" in preprocessing["exactly"]
     assert preprocessing["value_range"] == [0, 1]
     assert json.loads(facts["classes"]) == ["blue", "grün", "red"]
     assert json.loads(facts["cluster_labels"]) == ["blue"] * 2 + ["grün"] * 2 + ["red"] * 2

@@ -90,7 +90,8 @@ class Description:
 def preprocessing(description: Description, mean: tuple[float, ...], std: tuple[float, ...]) -> dict[str, Any]:
     """How an input is made, in words, for whoever has a photo and the model but not this package.
 
-    Of an image it is the plain view: ``resize`` gives the same window, ``exactly`` the same pixels as well.
+    Of an image it is the plain view: ``resize`` gives the same window, ``exactly`` the same pixels as well. The second
+    is written out as code in docs/using-a-model.md.
     """
     if description.kind == "vectors":
         return {"input": "float32 (batch, d)", "d": description.network.shape[0], "normalisation": "in the model"}
@@ -98,12 +99,15 @@ def preprocessing(description: Description, mean: tuple[float, ...], std: tuple[
     side = Augmentation(size, description.views.rescale).short_side
     return {
         "input": f"float32 (batch, 3, {size}, {size}), RGB, values 0..1 (bytes divided by 255)",
+        "stored_side": stored,
         "short_side": side,
         "size": size,
         "resize": f"turn upright by EXIF; resize the short side to {side}, with antialiasing; cut out the centre, "
         f"{size} x {size}",
-        "exactly": f"turn upright by EXIF; cut out the centre square; resize it to {stored} x {stored}, bilinear with "
-        f"antialiasing; then to {side} x {side}, bicubic (a = -0.75) without antialiasing, pixel centres at half "
+        "exactly": f"decode a JPEG at the smallest of 1, 1/2, 1/4, 1/8 of its size with sides of {2 * stored} or more; "
+        f"turn upright by EXIF; resize the short side to {stored} and keep the centre square, in one step, bilinear "
+        f"with antialiasing, half a pixel off where the sides differ by an odd number (Pillow: resize with a box and "
+        f"reducing_gap=3); then to {side} x {side}, bicubic (a = -0.75) without antialiasing, pixel centres at half "
         f"integers; clip to 0..1; cut out the centre, {size} x {size}",
         "value_range": [0.0, 1.0],
         "normalisation": {"done": "in the model", "mean": list(mean), "std": list(std)},
