@@ -24,7 +24,7 @@ def test_all_maps_of_every_method_are_drawn(tmp_path, monkeypatch):
     (table,) = drawn.tables
     assert [row[0] for row in table.rows] == ["softmax", "semantic triplet", "Magnet"]
     for found in drawn.values["methods"].values():
-        assert found["clusters"] == 20
+        assert found["clusters"] in (10, 20, 40, 80, 160), "as many for each digit as the start chose"
         assert 0.1 < found["same_class_on_map"] <= 1
         assert len(found["shown"]) == 8
         assert len({shown["class"] for shown in found["shown"]}) == 4

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from magnet.commands.terminal import read_options, say_notes
 
-HELP = """Train softmax, triplet and Magnet on scikit-learn's digits with the same small network, and show the result.
+HELP = """Train softmax, triplet and Magnet on scikit-learn's digits from the same start, and show the result.
 
 Prints one table, and writes the run of each method, a picture of the three maps and a page to explore them (with the
 extras plots and explore installed). Nothing is downloaded.
@@ -24,8 +24,8 @@ class DemoOptions:
 
     out: Path = Path("demo")
     """Folder for the runs, the picture and the page; an earlier demo in it is replaced."""
-    epochs: int = 40
-    """Length of each training."""
+    epochs: int = 0
+    """Length of each training (0: the default of `magnet train`)."""
     seeds: int = 3
     """Trainings of each method that the table is the mean of, each with a random pairing of the digits beside."""
     seed: int = 0
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     torch.set_num_threads(1)  # the network is too small for two threads to be quicker than one
     console = Console()
     start = time.monotonic()
-    console.print("Digits: 1,797 images of 8 x 8 pixels, 10 classes. Three methods, one network (64-128-32).\n")
+    console.print("Digits: 1,797 images of 8 x 8 pixels, 10 classes. Three methods, one linear map, one start.\n")
     lab = Lab(
         lambda method: demo.settings(method, epochs=options.epochs, seed=options.seed, quiet=options.quiet),
         options.out, methods=demo.METHODS, seeds=options.seeds, console=console,

@@ -22,6 +22,7 @@ EXPERIMENTS = {
     "dynamics": "error against iterations, and who is there first (training curves)",
     "attributes": "how many neighbours share an attribute (attribute concentration)",
     "maps": "t-SNE maps with densities, centres, exemplars, an attribute, and thumbnails",
+    "leaderboard": "every method with the same start: classes, merged pairs and hidden classes, beside linear models",
     "ablations": "alpha, K, M against D, L, refreshes, scaling, sampling, warm start",
 }
 HELP = """Regenerate a table or figure of the paper on your data: EXPERIMENT is one of
@@ -78,7 +79,8 @@ def main(arguments: Sequence[str]) -> None:
 
     def configure(row: str) -> TrainConfig:
         method, own = read_row(row)
-        return dataclasses.replace(preset_defaults(words, method), **given | {"out": None} | own)
+        start = preset_defaults(words, method, str(own.get("start", "")))
+        return dataclasses.replace(start, **given | {"out": None} | own)
 
     from rich.console import Console
 

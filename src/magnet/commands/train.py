@@ -61,15 +61,15 @@ def main(arguments: Sequence[str]) -> None:
     _finish(train(config), config)
 
 
-def preset_defaults(arguments: Sequence[str], method: str = "") -> TrainConfig:
-    """The settings where nothing else is given: those of the preset, for the data and the method that are given."""
+def preset_defaults(arguments: Sequence[str], method: str = "", start: str = "") -> TrainConfig:
+    """The settings where nothing else is given: those of the preset, for what is given that they depend on."""
     return with_preset(
         TrainConfig(
             data=value_of("--data", arguments),
             method=method or value_of("--method", arguments, "magnet"),
             preset=value_of("--preset", arguments, "auto"),
             backbone=value_of("--backbone", arguments, "auto"),
-            start="random" if value_of("--start", arguments) == "random" else "auto",
+            start="random" if (start or value_of("--start", arguments)) == "random" else "auto",
         )
     )
 

@@ -125,6 +125,8 @@ def _train(config: TrainConfig, data: Dataset, run: Path) -> None:
     if started and not checkpoints(run / "checkpoint"):  # stopped before there was anything to go on from
         shutil.rmtree(run)
         started = False
+    if started:  # with what it chose from its data
+        config = read_config(run)
     train(replace(config, out=run, evaluate=False), resume=started, data=data, silent=True)
 
 

@@ -1,5 +1,6 @@
 """Lab: what all experiments share. Data, settings chosen by an equal search, runs trained once and kept."""
 
+import json
 import math
 import time
 from collections.abc import Callable
@@ -14,12 +15,24 @@ from rich.console import Console
 from magnet.data import Dataset
 from magnet.data.splits import PARTS
 from magnet.errors import UserError
-from magnet.experiments.cache import judged, trained
-from magnet.experiments.search import CLASSES, Settings, chosen, read_settings, settings_for, trials, with_dropout
+from magnet.experiments.cache import judged, key_of, trained
+from magnet.experiments.search import (
+    CLASSES,
+    STARTED,
+    VOTES,
+    Settings,
+    chosen,
+    read_settings,
+    settings_for,
+    trials,
+    with_dropout,
+)
+from magnet.files import read_json, replacing
 from magnet.methods import method_class
 from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
 from magnet.training.search import VALIDATION
+from magnet.training.start import prepare
 from magnet.training.workbench import complete, open_for
 
 METHODS = ("softmax", "triplet", "semantic-triplet", "magnet")
@@ -71,6 +84,12 @@ def read_row(row: str) -> tuple[str, dict[str, Any]]:
                 "with settings of `magnet train`, such as magnet(own_mean=batch,schedule=annealing)"
             ) from None
     return method, settings
+
+
+def _write(file: Path, values: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(file) as draft:
+        draft.write_text(json.dumps(values), encoding="utf-8")
 
 
 def best_of(ranked: list[tuple[float, TrainConfig]], keep: int) -> list[tuple[float, TrainConfig]]:
@@ -151,7 +170,8 @@ class Lab:
         """Trials behind the settings of one method."""
         if self.settings is not None:
             return 0
-        return self.trials + len(with_dropout([self.configure("magnet")] * self.trials, self.fixed))
+        votes = int(self.configure("magnet").votes == "chosen")
+        return self.trials + len(with_dropout([self.configure("magnet")] * self.trials, self.fixed)) + votes
 
     def fixed_for(self, row: str) -> frozenset[str]:
         """What is not searched for a row: what was given for all, and what the row has in brackets."""
@@ -160,6 +180,10 @@ class Lab:
     def best(self, method: str) -> TrainConfig:
         """The settings of the trial with the lowest validation error, or those that were given."""
         return self.search(method)[0][1]
+
+    def best_on(self, method: str, held: Dataset, part: str) -> TrainConfig:
+        """As `best`, for other data than `held`, such as one with merged classes."""
+        return self.search(method, held, part)[0][1]
 
     def search(
         self, method: str, held: Dataset | None = None, part: str = CLASSES, keep: int = 1
@@ -173,12 +197,17 @@ class Lab:
             keep: how many of the best the experiment uses.
         """
         ranked = self._search(method, held, part)
-        kept = [config for _, config in best_of(ranked, keep)]
+        kept = []
+        for place, (error, config) in enumerate(best_of(ranked, keep)):
+            if self.settings is None and config.votes == "chosen":
+                config = self._with_votes(config, held)
+                ranked[place] = error, config
+            kept.append(config)
         self.chosen.setdefault(part, {})[method] = [chosen(config, self.fixed_for(method)) for config in kept]
         return ranked
 
     def _search(self, method: str, held: Dataset | None, part: str) -> list[tuple[float, TrainConfig]]:
-        start, fixed = self.configure(method), self.fixed_for(method)
+        start, fixed = self._started(method, held), self.fixed_for(method)
         found: list[tuple[float, TrainConfig]] = []
         if self.settings is not None and self._source is not None:
             given = settings_for(self._source, self.settings, part, self.methods)[method]
@@ -195,6 +224,40 @@ class Lab:
         for config in with_dropout([config for error, config in found if not math.isinf(error)], fixed):
             attempt(config, f"dropout {config.dropout}")
         return found
+
+    def _started(self, method: str, held: Dataset | None) -> TrainConfig:
+        """The settings of a row before the search: from the whitened start, with all that the start chooses."""
+        config, data = self.configure(method), self.held if held is None else held
+        if config.start != "whitened" or self.settings is not None:
+            return config
+        file = self.runs / f"{key_of(config, data)}.start.json"
+        if not file.is_file():
+            with self.console.status(f"choosing the start of {method}"):
+                found = prepare(complete(config, data), data).config
+            # The length is in epochs, of whatever training part there is; the votes come after the search.
+            found = replace(found, steps=config.steps, refresh_every=config.refresh_every, votes_scaling=0.0,
+                            votes_clusters=0, pull=0.0, centres=config.centres)  # fmt: skip
+            _write(file, {name: getattr(found, name) for name in (*STARTED, "dim")})
+        return replace(config, **read_json(file))
+
+    def _with_votes(self, config: TrainConfig, held: Dataset | None) -> TrainConfig:
+        """The settings with votes chosen by the validation part, for the final runs, which have none."""
+        data = self.held if held is None else held
+        file = self.runs / f"{key_of(config, data)}.votes.json"
+        if not file.is_file():
+            start = time.monotonic()
+            last = replace(config, validate_every=ONLY_LAST)
+            folder = trained(last, data, self.runs, self._wait)
+            if folder is None:
+                return config
+            votes = Run(folder, which="last", data=data).embeddings.votes
+            judged(last, data, self.runs, self._wait)  # its weights are not needed any more
+            knc, knn = votes["knc"], votes["knn"]
+            centres = "means" if knc.pull is None else "refined"
+            values = (knc.scaling, knc.clusters, centres, knc.pull or 0.0, knn.scaling, knn.neighbours)
+            _write(file, dict(zip(VOTES, values, strict=True)))
+            self._tell(config, "votes chosen", start)
+        return replace(config, **read_json(file))
 
     def judge(self, config: TrainConfig, held: Dataset | None = None, what: str = "") -> list[tuple[int, float]]:
         """The validation errors (step, error) of a run on `held`; none if it diverged."""

@@ -15,6 +15,8 @@ from magnet.training.search import Range, Space, draw
 
 # Narrower than those of `magnet tune`, for the few trials that an experiment can afford.
 _RATE: Space = {"learning_rate": Range(0.001, 0.1, log=True)}
+_WHITENED_RATE: Space = {"learning_rate": Range(0.0003, 0.03, log=True)}  # representations are larger there
+_CHOSEN_BY_START = ("clusters_per_class", "batch")  # not searched from the whitened start
 _SCALING: Space = {"scaling": Range(2.0, 16.0, log=True)}
 _CLUSTERS: Space = {"clusters_per_class": (1, 2, 4, 8)}
 _BATCH: Space = {"batch": ("12x4", "16x3", "24x2")}
@@ -30,6 +32,10 @@ SPACES: dict[str, Space] = {  # by method, beside the learning rate, which is se
     "semantic-triplet": _TRIPLET,
 }
 Settings = dict[str, dict[str, list[dict[str, Any]]]]  # by what they were chosen for, then by method, best first
+# What the whitened start chooses for a method, and what the rules of a trained representation are.
+STARTED = ("start", "power", "shrinkage", "standardize", "clusters_per_class", "clusters_per_batch",
+           "examples_per_cluster", "scaling", "epochs")  # fmt: skip
+VOTES = ("votes_scaling", "votes_clusters", "centres", "pull", "knn_scaling", "knn_neighbours")
 CLASSES = "classes"  # settings chosen for the classes as they are
 DROPOUTS = (0.2, 0.5)  # tried after the random trials; beside 0, a linear map's own
 FINALISTS = 3  # of the random trials: those that dropout is tried with
@@ -53,7 +59,10 @@ class SeededTrial:
 
 def searched_space(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> Space:
     """What is searched for a method; settings that were given are left as they are."""
-    space = _RATE | SPACES.get(config.method, {})
+    whitened = config.start == "whitened"
+    space = (_WHITENED_RATE if whitened else _RATE) | SPACES.get(config.method, {})
+    if whitened:
+        space = {name: where for name, where in space.items() if name not in _CHOSEN_BY_START}
     if {"clusters_per_batch", "examples_per_cluster"} & fixed:
         space.pop("batch", None)
     return {name: where for name, where in space.items() if name not in fixed}
@@ -62,7 +71,10 @@ def searched_space(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> 
 def trials(config: TrainConfig, count: int, fixed: frozenset[str] = frozenset()) -> list[dict[str, Any]]:
     """The settings of each trial; a method with nothing to search has one trial only."""
     space = searched_space(config, fixed)
-    return [draw(SeededTrial(config.seed, trial), space) for trial in range(count)] if space else [{}]
+    if not space:
+        return [{}]
+    drawn = [draw(SeededTrial(config.seed, trial), space) for trial in range(count)]
+    return [{}, *drawn[1:]] if config.start == "whitened" else drawn  # the first is what the start suggests
 
 
 def with_dropout(best: list[TrainConfig], fixed: frozenset[str] = frozenset()) -> list[TrainConfig]:
@@ -80,7 +92,9 @@ def chosen(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> dict[str
     both = ["clusters_per_batch", "examples_per_cluster"]
     names = [name for word in searched_space(config, fixed) for name in (both if word == "batch" else [word])]
     dropout = {"dropout": max(0.0, config.dropout)} if with_dropout([config], fixed) else {}
-    return {name: getattr(config, name) for name in names} | dropout
+    names += [name for name in STARTED if config.start == "whitened" and name not in names]
+    names += [name for name in VOTES if config.votes == "chosen" and config.votes_scaling]
+    return {name: getattr(config, name) for name in names if name not in fixed} | dropout
 
 
 def record(ranked: list[tuple[float, TrainConfig]], fixed: frozenset[str] = frozenset()) -> dict[str, Any]:
@@ -98,11 +112,15 @@ def settings_table(title: str, found: dict[str, list[dict[str, Any]]], caption: 
         caption: of the table.
     """
     rows = [
-        [pretty(method), name.replace("_", " "), ", ".join(f"{settings[name]:g}" for settings in several)]
+        [pretty(method), name.replace("_", " "), ", ".join(_text(settings[name]) for settings in several)]
         for method, several in found.items()
         for name in several[0]
     ]
     return Table(title, ["method", "setting", "value"], rows, caption)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def with_errors(settings: list[dict[str, Any]], errors: list[float | None]) -> list[dict[str, Any]]:

@@ -31,14 +31,14 @@ def _paper(
 # From the whitened start, which chooses the rest: the recipe of `magnet.recipe`, which `MagnetClassifier` follows too.
 _VECTORS = {"start": "whitened", "backbone": "linear", "dim": 512, "epochs": 10, "learning_rate": 0.01,
             "schedule": "cosine", "clusters_per_class": 0, "clusters_per_batch": 48, "examples_per_cluster": 0,
-            "votes": "chosen"}  # fmt: skip
+            "scaling": 0.0, "votes": "chosen", "centres": "auto"}  # fmt: skip
 
-_RECIPE = {"epochs": -1, "scaling": 0.0, "alpha": 2.0, "own_mean": "leave-one-out", "centres": "auto"}
+_RECIPE = {"epochs": -1, "alpha": 2.0, "own_mean": "leave-one-out"}
 
 # From a random start. Chosen for Magnet on validation parts of the training data of Oxford-IIIT Pet and CUB-200-2011
 # features; the other methods share rate and length, untuned.
 _RANDOM = {"start": "random", "backbone": "linear", "dim": 512, "epochs": 20, "learning_rate": 0.005,
-           "schedule": "cosine", "clusters_per_class": 2, "votes": "chosen"}  # fmt: skip
+           "schedule": "cosine", "clusters_per_class": 2, "votes": "chosen", "centres": "auto"}  # fmt: skip
 
 _PRETRAINED = {"dim": 512, "flip": True, "freeze_batchnorm": True, "learning_rate": 0.01, "trunk_rate": 0.03,
                "schedule": "cosine", "epochs": 8}  # fmt: skip

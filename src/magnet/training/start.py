@@ -49,14 +49,13 @@ def prepare(config: TrainConfig, data: Dataset, say: Callable[[str], None] = lam
     few = Examples(few.x.double(), few.labels)
     recipe, class_weight = recipe_of(config), torch.ones(len(data.classes), dtype=torch.float64)
     dim = recipe.dim_for(data_all.x)
-    discriminant_scaling = float(min(10, dim))
     if config.method == "magnet" and config.epochs < 0:
         chosen = recipe.choose(few, class_weight, config.seed, say)
     else:
-        chosen, discriminant_scaling = _choose_start(recipe, few, class_weight, config.seed, say)
+        chosen = _given(recipe) or _choose_start(recipe, few, class_weight, config.seed, say)
     start = chosen.start(data_all, dim, config.seed)
-    representations = start(few.x)
-    discriminant = Discriminant.of(cluster(representations, few.labels, 1, config.seed), discriminant_scaling)
+    means = cluster(start(few.x), few.labels, 1, config.seed)
+    discriminant = Discriminant.of(means, 2 * chosen.training_scaling)
     return Prepared(_filled(replace(config, dim=dim), recipe, chosen, len(rows), labels), start, discriminant)
 
 
@@ -78,19 +77,24 @@ def recipe_of(config: TrainConfig) -> Recipe:
     )
 
 
+def _given(recipe: Recipe) -> Chosen | None:
+    """The settings of a recipe that leaves nothing to choose for the start."""
+    power, standardize, shrinkage = recipe.power, recipe.standardize, recipe.shrinkage
+    if power is None or standardize is None or shrinkage is None or recipe.n_clusters is None or recipe.scaling is None:
+        return None
+    return Chosen(power, standardize, shrinkage, recipe.n_clusters, recipe.scaling, 0.0, None, 0, None)
+
+
 def _choose_start(
     recipe: Recipe, data: Examples, class_weight: Tensor, seed: int, say: Callable[[str], None]
-) -> tuple[Chosen, float]:
-    """The start alone, without a trial of training; and the scaling that suits the votes of the class means."""
+) -> Chosen:
+    """The start alone, without a trial of training."""
     folds = hold_out(data, recipe.held_out, class_weight, recipe.neighbours, seed)
     if folds is None:
-        return recipe.choose(data, class_weight, seed, say), float(min(10, recipe.dim_for(data.x)))
+        return recipe.choose(data, class_weight, seed, say)
     best = recipe.choose_start(folds, recipe.dim_for(data.x), say)[0]
     scaling = best.scaling / 2 if recipe.scaling is None else recipe.scaling
-    means, _ = folds.judge(folds.cluster(best.parts, 1), best.held)
-    return Chosen(
-        best.power, best.standardize, best.shrinkage, best.n_clusters, scaling, best.scaling, None, 0, None
-    ), means
+    return Chosen(best.power, best.standardize, best.shrinkage, best.n_clusters, scaling, best.scaling, None, 0, None)
 
 
 def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, labels: Tensor) -> TrainConfig:

@@ -1,0 +1,267 @@
+"""The leaderboard: every method with the same start, search and rules, on three questions.
+
+How well are the classes told apart that it was trained on; how well classes of two modes (random pairs of classes,
+merged); and how well, after training on those, the classes that the merged labels hid. Beside the trained methods
+stand those in closed form or convex: logistic regression, shrunk linear discriminant analysis and the nearest class
+mean, each on the features as they are and in the space of the whitened start, and kNC in that space without a step of
+training.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from magnet.data import Dataset, merge_classes
+from magnet.evaluation.intervals import in_both, paired_interval
+from magnet.evaluation.retrieval import retrieval
+from magnet.experiments.cache import of_test_part, top_classes, wrong
+from magnet.experiments.hierarchy import SEARCH_PAIRING
+from magnet.experiments.lab import Lab
+from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, difference, pretty, spread
+from magnet.experiments.search import CLASSES, settings_table
+from magnet.methods import method_class
+from magnet.recipe import Recipe, vote
+from magnet.start import Start, WithinClusters
+from magnet.training.config import TrainConfig
+from magnet.training.folder import read_progress
+from magnet.votes import Examples, Folds, choose_knc, cluster, stratified_folds
+
+PAIRS = "random pairs"
+LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # C of logistic regression, for rows of length one
+SHRINKAGES = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+CONVEX = {
+    "logistic regression": "logistic",
+    "shrunk LDA": "lda",
+    "nearest class mean": "means",
+    "kNC": "knc",
+}
+COLUMNS = ("own", "knc", "means", "knn", "map", "merged", "hidden", "seconds")
+Rule = Callable[[Tensor], np.ndarray]
+Values = dict[str, list[Any]]
+
+
+def run(lab: Lab) -> Outcome:
+    """Search, train and test every row on the classes, then on random pairs of them."""
+    lab.expect(len(lab.methods) * (2 * lab.tries + lab.seeds + lab.pairings))
+    seed = lab.configure("magnet").seed
+    pairs = [merge_classes(lab.data, seed + number) for number in range(lab.pairings)]
+    held = merge_classes(lab.held, seed + SEARCH_PAIRING)
+    values: dict[str, Values] = {}
+    mistakes: dict[str, dict[str, list[np.ndarray | None]]] = {}
+    settings: dict[str, list[dict[str, Any]]] = {}
+    for row in lab.methods:
+        best = lab.best(row), lab.best_on(row, held, PAIRS)
+        values[row], mistakes[row] = _trained(lab, *best, pairs)
+        settings[row] = lab.chosen[CLASSES][row]
+        if row == "magnet":
+            for name, rows in _untrained(lab, *best, held, pairs).items():
+                values[name], mistakes[name] = rows
+    return Outcome(
+        [
+            _table(lab, values),
+            _comparison(lab, mistakes),
+            settings_table("Settings, chosen on validation data", settings),
+        ],
+        values={name: dict(found) for name, found in values.items()},
+    )
+
+
+def _trained(
+    lab: Lab, on_classes: TrainConfig, on_pairs: TrainConfig, pairs: list[Dataset]
+) -> tuple[Values, dict[str, Any]]:
+    found: Values = {name: [] for name in COLUMNS}
+    wrongs: dict[str, list[np.ndarray | None]] = {name: [] for name in ("own", "merged", "hidden")}
+    test = lab.data.indices("test")
+    for config in lab.seeded(on_classes):
+        run, truth = lab.train(config), lab.data.labels[test]
+        if run is None:
+            wrongs["own"].append(None)
+            found["own"].append(None)
+            continue
+        answers, rule = top_classes(run), method_class(config.method).classifier
+        queries = of_test_part(run)
+        means = run.rules_of(run.index, run.references, run.labels)[0]
+        own = wrong(answers[rule], truth)
+        wrongs["own"].append(own)
+        found["own"].append(float(own.mean()))
+        found["knc"].append(float(wrong(answers["knc"], truth).mean()))
+        found["means"].append(float((means.predict(queries) != truth).double().mean()))
+        found["knn"].append(float(wrong(answers["knn"], truth).mean()))
+        found["map"].append(retrieval(queries, truth)["map@r"])
+        found["seconds"].append(sum(read_progress(run.checkpoint)["seconds"].values()))
+    for number, merged in enumerate(pairs):
+        run = lab.train(replace(on_pairs, seed=on_pairs.seed + number), merged)
+        if run is None:
+            for name in ("merged", "hidden"):
+                wrongs[name].append(None)
+                found[name].append(None)
+            continue
+        rule, hidden = method_class(on_pairs.method).classifier, merged.fine_labels
+        assert hidden is not None
+        missed = {
+            "merged": wrong(top_classes(run)[rule], merged.labels[test]),
+            "hidden": wrong(top_classes(run, hidden)["knc"], hidden[test]),
+        }
+        for name, each in missed.items():
+            wrongs[name].append(each)
+            found[name].append(float(each.mean()))
+    return found, wrongs
+
+
+def _untrained(
+    lab: Lab, on_classes: TrainConfig, on_pairs: TrainConfig, held: Dataset, pairs: list[Dataset]
+) -> dict[str, tuple[Values, dict[str, Any]]]:
+    """The rows without training by gradient steps; their own settings are chosen by the same validation part."""
+    rows: dict[str, tuple[Values, dict[str, Any]]] = {}
+    spaces = ("features", "start") if on_classes.start == "whitened" else ("features",)
+    for name, kind in CONVEX.items():
+        for space in spaces if kind != "knc" else spaces[1:]:
+            lab.console.print(f"[dim]{name}, {space}[/]", highlight=False)
+            found: Values = {column: [] for column in COLUMNS}
+            wrongs: dict[str, Any] = {column: [] for column in ("own", "merged", "hidden")}
+            begin = time.perf_counter()
+            for column, config, judged, tested in (
+                ("own", on_classes, lab.held, [lab.data]),
+                ("merged", on_pairs, held, pairs),
+            ):
+                start = config if space == "start" else None
+                setting = _setting(kind, start, judged)
+                for data in tested:
+                    _judge(kind, setting, start, data, found, wrongs, column)
+                if column == "own":
+                    found["seconds"].append(time.perf_counter() - begin)
+            rows[f"{name}, {space}"] = found, wrongs
+    return rows
+
+
+def _judge(
+    kind: str,
+    setting: float,
+    start: TrainConfig | None,
+    data: Dataset,
+    found: Values,
+    wrongs: dict[str, Any],
+    what: str,
+) -> None:
+    """Test one rule on a data set, and in its space kNC on the classes that merged labels hide."""
+    train, test = data.indices("train"), data.indices("test")
+    x = data.batch(train).double()
+    space = _space(start, Examples(x, data.labels[train]))
+    inside, queries = space(x), space(data.batch(test).double())
+    wrongs[what].append(_fit(kind, setting, Examples(inside, data.labels[train]))(queries) != data.labels[test].numpy())
+    found[what].append(float(wrongs[what][-1].mean()))
+    if what == "merged":
+        hidden = data.fine_labels
+        assert hidden is not None
+        wrongs["hidden"].append(_knc(Examples(inside, hidden[train]))(queries) != hidden[test].numpy())
+        found["hidden"].append(float(wrongs["hidden"][-1].mean()))
+
+
+def _space(config: TrainConfig | None, data: Examples) -> Start:
+    """The whitened start with the settings that Magnet has; None: the features around their mean."""
+    if config is None:
+        return Start(1.0, data.x.mean(dim=0), torch.eye(data.x.shape[1], dtype=torch.float64))
+    spectrum = WithinClusters(
+        *data, config.clusters_per_class, power=config.power, standardize=config.standardize == "yes", seed=config.seed
+    )
+    return spectrum.start(config.shrinkage, min(config.dim or 512, *data.x.shape))
+
+
+def _setting(kind: str, start: TrainConfig | None, held: Dataset) -> float:
+    """C or the shrinkage with the least error on the validation part; from small C on, until two in a row are worse."""
+    choices = LEVELS if kind == "logistic" else SHRINKAGES if kind == "lda" else ()
+    rows, judged = held.indices("train"), held.indices("validation")
+    x, y = held.batch(rows).double(), held.labels[rows]
+    space = _space(start, Examples(x, y))
+    inside, outside, truth = Examples(space(x), y), space(held.batch(judged).double()), held.labels[judged].numpy()
+    best, worse = (math.inf, 0.0), 0
+    for setting in choices:
+        error = float((_fit(kind, setting, inside)(outside) != truth).mean())
+        worse = 0 if error < best[0] else worse + 1
+        best = min(best, (error, setting))
+        if worse == 2:
+            break
+    return best[1]
+
+
+def _fit(kind: str, setting: float, data: Examples) -> Rule:
+    """A rule for representations."""
+    if kind == "knc":
+        return _knc(data)
+    if kind == "means":
+        index = cluster(data.x, data.labels, 1, 0)
+        return lambda r: index.centre_labels[torch.cdist(r, index.centres).argmin(dim=1)].numpy()
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.linear_model import LogisticRegression
+
+    scale = float(data.x.square().sum(dim=1).mean().sqrt())
+    model = (
+        LogisticRegression(C=setting, max_iter=200, tol=1e-3)
+        if kind == "logistic"
+        else LinearDiscriminantAnalysis(solver="lsqr", shrinkage=setting)
+    )
+    model.fit((data.x / scale).numpy(), data.labels.numpy())
+    return lambda r: model.predict((r / scale).numpy())
+
+
+def _knc(data: Examples) -> Rule:
+    """kNC with clusters, scaling and centres chosen by held-out fifths."""
+    recipe = Recipe()
+    weight = torch.ones(int(data.labels.max()) + 1, dtype=torch.float64)
+    fold = stratified_folds(data.labels, 5, 0)
+    part, held = data.take((fold != 0).nonzero()[:, 0]), data.take((fold == 0).nonzero()[:, 0])
+    votes = choose_knc(Folds([part], [held], weight, recipe.neighbours, 0), (1, 2, 4, 8, 16), "auto")
+    index = cluster(data.x, data.labels, votes.clusters, 0)
+    rule = vote(index, weight, votes.scaling, votes.neighbours)
+    if votes.pull is not None:
+        rule = rule.refined(data.x, data.labels, pull=votes.pull)
+    return lambda r: rule.predict(r).numpy()
+
+
+def _table(lab: Lab, values: dict[str, Values]) -> Table:
+    heads = ("own rule", "kNC", "kNC, means", "soft kNN", "MAP@R", "merged pairs", "hidden classes", "seconds")
+    rows = []
+    for name, found in values.items():
+        cells = [pretty(name) if name in lab.methods else name]
+        for column in COLUMNS:
+            if not found[column]:
+                cells.append("")
+            elif column == "seconds":
+                cells.append(f"{np.mean(found[column]):.0f}")
+            else:
+                cells.append(spread(found[column]) if None not in found[column] else DIVERGED)
+        rows.append(cells)
+    return Table(
+        f"{lab.data.name}: error on the {len(lab.data.indices('test')):,} test examples, in %",
+        ["method", *heads],
+        rows,
+        f"Mean ± standard deviation: own rule, kNC, kNN and MAP@R (in %, larger is better) over {lab.seeds} seeds, "
+        f"merged and hidden over {lab.pairings} pairings. Methods have the whitened start unless the row says "
+        'otherwise; "features" and "start" say where the others work. kNC: centres (means or refined), K and scaling '
+        "chosen by validation data. Hidden: kNC on the classes, after training on merged pairs of them. Seconds: of "
+        "the training with the chosen settings; of linear models with the choice of their setting.",
+    )
+
+
+def _comparison(lab: Lab, mistakes: dict[str, dict[str, Any]]) -> Table:
+    rows = []
+    for name in mistakes:
+        if name != "magnet":
+            cells = [pretty(name) if name in lab.methods else name]
+            for column in ("own", "merged", "hidden"):
+                both = in_both(mistakes["magnet"][column], _as_many(mistakes, name, column))
+                cells.append("" if both is None else difference(paired_interval(*both)))
+            rows.append(cells)
+    return Table("Magnet minus the others", ["method", "own rule", "merged pairs", "hidden classes"], rows, PAIRED)
+
+
+def _as_many(mistakes: dict[str, dict[str, Any]], name: str, column: str) -> list[Any]:
+    """The mistakes of a row; those of one without seeds as often as Magnet has runs."""
+    own, wanted = mistakes[name][column], len(mistakes["magnet"][column])
+    return own * wanted if len(own) == 1 else own
