@@ -18,8 +18,7 @@ import torch
 
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
-from magnet.training.config import TrainConfig
-from magnet.training.presets import with_preset
+from magnet.training.config import TrainConfig, with_preset
 from magnet.training.train import train
 
 RULES = ("head", "knc", "knn")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from magnet.evaluation.retrieval import retrieval
+from magnet.evaluation.errors import retrieval
 from magnet.neighbours import equal_pairs, nearest, nearest_of_chunk, smallest
 from watching import Watch
 
@@ -133,7 +133,7 @@ def test_gradients_flow_through_the_distances():
 def test_twice_the_references_are_twice_the_work_in_the_same_memory(monkeypatch, what):
     monkeypatch.setattr("magnet.neighbours.CHUNK_ELEMENTS", 2**14)
     monkeypatch.setattr("magnet.neighbours.WIDTH", 2**9)
-    monkeypatch.setattr("magnet.evaluation.retrieval.CHUNK_ELEMENTS", 2**14)
+    monkeypatch.setattr("magnet.evaluation.errors.CHUNK_ELEMENTS", 2**14)
     queries, labels = points(100), torch.arange(100)
     seen = []
     for n in (8192, 16384):

@@ -8,13 +8,12 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import magnet._membership
+import magnet.objective
 import naive
 from magnet import MagnetLoss, magnet_loss, magnet_objective
 from magnet._gradient import Options
-from magnet._membership import membership
 from magnet.backbones import build
-from magnet.objective import terms
+from magnet.objective import membership, terms
 
 SIZES = (4, 3, 2, 1, 3)  # clusters of unequal size
 CLASSES = (0, 1, 2, 1, 0)  # clusters 0 and 4 share a class, and so do the impostors 1 and 3
@@ -151,7 +150,7 @@ def test_columns_without_a_cluster_change_nothing(options, several, monkeypatch)
     r, clusters, labels, neighbourhoods = case(several)
     results = []
     for free in (True, False):
-        monkeypatch.setattr(magnet._membership, "reads_are_free", lambda value, free=free: free)
+        monkeypatch.setattr(magnet.objective, "reads_are_free", lambda value, free=free: free)
         x = r.clone().requires_grad_()
         out = magnet_loss(x, clusters, labels, neighbourhoods=neighbourhoods, **options)
         out.loss.backward()

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, Dataset
 
 from magnet import ClusterIndex, NeighbourhoodSampler
-from magnet._sumtree import SumTree
+from magnet.sampler import SumTree
 
 M, D = 5, 3
 

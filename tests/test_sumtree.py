@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from magnet._sumtree import SumTree
+from magnet.sampler import SumTree
 
 
 def entry_at(weights, point):

@@ -9,9 +9,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from magnet._membership import Batch
-
 Number = Any  # a tensor () or, where nobody has to wait for it, a float: arithmetic with floats costs next to nothing
+
+
+class Batch(NamedTuple):
+    """Who belongs where: B rows, J clusters."""
+
+    member: Tensor  # (B, J) 1 where row i was drawn from cluster j, else 0
+    average: Tensor  # (J, B) the weights of the rows in the means of the clusters
+    hidden: Tensor  # (B, J) bool: whether cluster j is no impostor to row i
+    further: Tensor  # (B,) by how much |r - mean of the others|^2 exceeds |r - mean|^2, relative to it
 
 
 class Options(NamedTuple):

@@ -14,9 +14,16 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from magnet.checks import check_ids, check_positive, check_representations, check_variance
 from magnet.index import ClusterIndex
-from magnet.neighbours import nearest, nearest_of_chunk, split_rows
+from magnet.neighbours import (
+    check_ids,
+    check_positive,
+    check_representations,
+    check_variance,
+    nearest,
+    nearest_of_chunk,
+    split_rows,
+)
 
 TALLY_ELEMENTS = 2**22  # votes for classes that are held at a time
 

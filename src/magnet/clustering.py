@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from magnet._kmeans import cluster_block
-from magnet.checks import check_ids, check_positive, check_representations
+from magnet.neighbours import check_ids, check_positive, check_representations
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")

@@ -10,11 +10,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from magnet.checks import check_ids, check_representations
 from magnet.clustering import ClustersPerClass, KMeansResult, kmeans_per_class, order_by_group
 from magnet.errors import UserError
 from magnet.files import replacing
-from magnet.neighbours import nearest, nearest_of_chunk, split_rows
+from magnet.neighbours import check_ids, check_representations, nearest, nearest_of_chunk, split_rows
 
 # Nearly exact impostors, by an inverted file of faiss.
 SAMPLE = 1024  # centres that are also searched exactly, to see how many lists must be looked into

@@ -75,7 +75,7 @@ def test_a_stale_or_broken_memory_is_made_anew(own_photo_run, embedded, spoil, m
         weights = own_photo_run / "checkpoint" / "step-00000006" / "learner.safetensors"
         save_file({k: v * 2 if v.is_floating_point() else v for k, v in load_file(weights).items()}, weights)
     elif spoil == "revision":
-        monkeypatch.setattr("magnet.runs.embeddings.REVISION", 0)
+        monkeypatch.setattr("magnet.runs.run.REVISION", 0)
     else:
         config = own_photo_run / "config.yaml"
         config.write_text(config.read_text().replace("clusters_per_class: 2", "clusters_per_class: 1"))

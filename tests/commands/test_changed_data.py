@@ -12,7 +12,7 @@ from magnet.cli import main
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
-from magnet.training.data_record import FILE
+from magnet.training.folder import FILE
 from magnet.training.train import train
 
 REVERSED = "other values in X (the labels are the same)"

@@ -8,7 +8,7 @@ import pytest
 
 from magnet.data import Dataset, merge_classes, open_data
 from magnet.data import dataset as module
-from magnet.data.digest import Digest
+from magnet.data.dataset import Digest
 from magnet.data.listings import Listing
 
 RNG = np.random.default_rng(0)
@@ -31,7 +31,7 @@ def test_the_same_values_have_the_same_digest_however_they_are_stored(tmp_path, 
 
 def test_an_array_is_walked_through_in_blocks(monkeypatch):
     whole = digest()
-    monkeypatch.setattr("magnet.data.digest.BLOCK", 256)
+    monkeypatch.setattr("magnet.data.dataset.BLOCK", 256)
     assert digest() == whole
     moved = X.copy()
     moved[[3, 50]] = X[[50, 3]]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from magnet.data.splits import complete, stratified
+from magnet.data.listings import complete, stratified
 from magnet.errors import UserError
 
 

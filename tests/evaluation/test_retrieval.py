@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from magnet.evaluation import retrieval as module
-from magnet.evaluation.retrieval import retrieval
+from magnet.evaluation import errors as module
+from magnet.evaluation.errors import retrieval
 
 
 def naive(queries, labels, references=None, reference_labels=None):

@@ -16,9 +16,8 @@ from magnet.experiments.outcome import pretty
 from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, searched_space, settings_for, trials, with_dropout
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
-from magnet.training.config import CONFIG, TrainConfig
+from magnet.training.config import CONFIG, TrainConfig, with_preset
 from magnet.training.folder import find_checkpoint
-from magnet.training.presets import with_preset
 from magnet.training.workbench import open_for
 from training.short_runs import write_vectors
 

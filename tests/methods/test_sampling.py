@@ -2,7 +2,7 @@ from itertools import chain
 
 import torch
 
-from magnet.methods.sampling import RandomBatches, generator
+from magnet.methods.base import RandomBatches, generator
 
 
 def used(sampler: RandomBatches) -> list[list[int]]:

@@ -8,8 +8,7 @@ import pytest
 from magnet.commands.train import main as train_command
 from magnet.errors import UserError
 from magnet.methods import Options
-from magnet.training.config import TrainConfig
-from magnet.training.presets import PRESETS, start_note, with_preset
+from magnet.training.config import PRESETS, TrainConfig, start_note, with_preset
 
 # The table of appendix B as printed: Pet, Flowers, Dogs, ImageNet Attributes, hierarchy recovery.
 COLUMNS = ("paper/pets", "paper/flowers", "paper/dogs", "paper/imagenet-attributes", "paper/hierarchy")

@@ -5,8 +5,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from magnet.backbones.base import Backbone, WhitenedEmbedding, freeze
-from magnet.backbones.batchnorm import freeze_batchnorm, has_batchnorm, reestimate_batchnorm
+from magnet.backbones.base import (
+    Backbone,
+    WhitenedEmbedding,
+    freeze,
+    freeze_batchnorm,
+    has_batchnorm,
+    reestimate_batchnorm,
+)
 from magnet.backbones.convnet import ConvNet
 from magnet.backbones.googlenet import GoogLeNet
 from magnet.backbones.timm import TimmBackbone

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from magnet.bench.measurement import Measurement, Timed, added_memory, duration, run_child, seconds
 from magnet.classify import NearestClusters, SoftNeighbours
-from magnet.evaluation.retrieval import retrieval
+from magnet.evaluation.errors import retrieval
 from magnet.index import ClusterIndex
 
 REFERENCES, DIM, CLASSES, CLUSTERS, QUERIES, NEIGHBOURS = 1_000_000, 128, 1000, 10_000, 10_000, 128

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from magnet.commands.terminal import RunFolder, progress, read_options, say_notes
+from magnet.commands.terminal import RunFolder, open_run, progress, read_options, say_notes
 from magnet.errors import UserError
 from magnet.files import replacing
 
@@ -51,8 +51,7 @@ def main(arguments: Sequence[str]) -> None:
 
     import numpy as np
 
-    from magnet.commands.inputs import open_run
-    from magnet.data.splits import TEST
+    from magnet.data.listings import TEST
     from magnet.runs.evaluate import open_like
 
     with progress("embedding") as report:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from magnet.commands.terminal import RunFolder, percent, plain, progress, read_options, say_notes, table
+from magnet.commands.terminal import RunFolder, open_run, percent, plain, progress, read_options, say_notes, table
 
 HELP = """Errors of a run on the test part of its own data, or on other data.
 
@@ -44,7 +44,6 @@ def main(arguments: Sequence[str]) -> None:
     """Evaluate a run and show the result."""
     options = read_options(Evaluate, "evaluate", HELP, arguments)
 
-    from magnet.commands.inputs import open_run
     from magnet.runs.evaluate import evaluate
 
     with progress("embedding") as report:

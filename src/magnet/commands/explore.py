@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from magnet.commands.terminal import Report, RunFolders, plain, read_options, say_notes
+from magnet.commands.terminal import Report, RunFolders, open_run, plain, read_options, say_notes
 from magnet.errors import UserError
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ def main(arguments: Sequence[str]) -> None:
     if options.out.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--out {options.out} must end in .html")
 
-    from magnet.commands.inputs import open_run
     from magnet.report.explorer.build import explore
     from magnet.report.explorer.table import check_table, write_table
     from magnet.report.html import write_whole

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
     if onnx and said:
         raise UserError("--with-references is for folders: an ONNX file has no references")
 
-    from magnet.training.data_record import merging_note
+    from magnet.training.folder import merging_note
 
     say_notes([merging_note(options.run)])
     with progress("embedding") as report:

@@ -13,8 +13,7 @@ from magnet.data.arrays import read_npz
 from magnet.data.images import decode, is_image
 from magnet.errors import UserError
 from magnet.export import Model, load
-from magnet.runs.run import Run
-from magnet.training.data_record import merging_note
+from magnet.training.folder import merging_note
 
 VECTORS = ".npy, .npz with X, or .csv"
 
@@ -24,14 +23,6 @@ class Queries(NamedTuple):
 
     content: np.ndarray | list[Path]
     names: list[str]
-
-
-def open_run(folder: Path, **options: Any) -> Run:
-    """A run by its folder."""
-    if not folder.is_dir():
-        found = "that is a file" if folder.exists() else "no such folder"
-        raise UserError(f"there is no run at {folder}: {found}")
-    return Run(folder, **options)
 
 
 def ask(

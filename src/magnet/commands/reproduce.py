@@ -12,8 +12,7 @@ import tyro
 from magnet.commands.terminal import given_options, read_options, say_notes, short_name, value_of
 from magnet.commands.train import check_used, preset_defaults
 from magnet.errors import UserError, did_you_mean
-from magnet.training.config import TrainConfig
-from magnet.training.presets import start_note
+from magnet.training.config import TrainConfig, start_note
 
 EXPERIMENTS = {
     "fine-grained": "test error of every method, settings chosen by an equal search (tables a to d)",

@@ -5,13 +5,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from magnet.errors import UserError
+
+if TYPE_CHECKING:
+    from magnet.runs.run import Run
 
 T = TypeVar("T")
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="The run folder.")]
@@ -59,6 +64,16 @@ def given_options(arguments: Sequence[str]) -> set[str]:
     """
     names = {word.split("=")[0].removeprefix("--").replace("-", "_") for word in arguments if word.startswith("--")}
     return {name.removeprefix("no_") for name in names}
+
+
+def open_run(folder: Path, **options: Any) -> "Run":
+    """A run by its folder."""
+    from magnet.runs.run import Run
+
+    if not folder.is_dir():
+        found = "that is a file" if folder.exists() else "no such folder"
+        raise UserError(f"there is no run at {folder}: {found}")
+    return Run(folder, **options)
 
 
 def short_name(data: str) -> str:

@@ -11,8 +11,7 @@ import tyro
 
 from magnet.commands.terminal import given_options, read_options, say_notes, value_of
 from magnet.errors import UserError
-from magnet.training.config import TrainConfig
-from magnet.training.presets import start_note, with_preset
+from magnet.training.config import TrainConfig, start_note, with_preset
 
 HELP = """Train a representation on labelled images or vectors.
 

@@ -13,8 +13,7 @@ from rich.console import Console
 
 from magnet.commands.terminal import given_options, percent, progress, read_options, short_name, table
 from magnet.commands.train import check_used, config_of, preset_defaults
-from magnet.training.config import TrainConfig
-from magnet.training.presets import with_preset
+from magnet.training.config import TrainConfig, with_preset
 
 if TYPE_CHECKING:
     from magnet.training.search import Search, Study

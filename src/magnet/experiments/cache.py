@@ -21,8 +21,7 @@ from magnet.index import ClusterIndex
 from magnet.runs.calibrate import choose_votes, class_scores
 from magnet.runs.run import Run
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
-from magnet.training.data_record import read_start
-from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress
+from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress, read_start
 from magnet.training.search import FREE
 from magnet.training.train import train
 from magnet.training.workbench import absolute, complete

@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from magnet.data import Dataset
-from magnet.data.splits import PARTS
+from magnet.data.listings import PARTS
 from magnet.errors import UserError
 from magnet.experiments.cache import judged, key_of, trained
 from magnet.experiments.search import (

@@ -3,11 +3,16 @@
 How are batches drawn (`sampler`, `clusters`); what is done when the representations are refreshed (`prepare` before
 training, `refresh` and `observe` during it); what is the loss of a batch (`loss`); how does a representation get a
 label (`classifier`, `scaling`, `variance`, and `logits` for a method with a head of its own).
+
+Here too: the table of the methods by name, and batches of single examples, at random or balanced over the classes.
 """
 
+import math
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
+from importlib import import_module
 from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -15,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from magnet.classify import NearestClusters, SoftNeighbours
+from magnet.errors import UserError, did_you_mean
 from magnet.index import ClusterIndex
 
 Classifier = Literal["knc", "knn", "head"]
@@ -213,3 +219,141 @@ class Method(nn.Module):
 def at_least_float32(x: Tensor) -> Tensor:
     """Half precision as float32; anything else as it is."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def generator(*parts: int) -> torch.Generator:
+    """A generator of its own for each tuple of integers, however large."""
+    # A string is hashed whole; sums and products of the parts would overflow or meet.
+    return torch.Generator().manual_seed(random.Random(f"{parts}").getrandbits(63))
+
+
+def seed_globally(seed: int, device: torch.device) -> None:
+    """`torch.manual_seed` for the generators that work on ``device`` draws from."""
+    # For a device that is not there, torch.manual_seed notes the call and the whole stack, to do it when it appears:
+    # slower than a small network's step, and never forgotten.
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
+
+
+class RandomBatches:
+    """Draws every example once an epoch, shuffled by (seed, epoch), split among the ranks.
+
+    The last batch of an epoch is filled up from the next order, so that all batches are of one size.
+    """
+
+    def __init__(self, count: int, batch_size: int, *, seed: int = 0, rank: int = 0, world_size: int = 1) -> None:
+        self.count, self.batch_size = count, batch_size
+        self.seed, self.rank, self.world_size = seed, rank, world_size
+        self._used = 0
+        self._orders: dict[int, Tensor] = {}
+
+    @classmethod
+    def of(cls, setting: Setting, options: Options) -> "RandomBatches":
+        """Batches of M D examples for this process."""
+        ranks = {"rank": setting.rank, "world_size": setting.world_size}
+        return RandomBatches(len(setting.labels), options.batch_size, seed=setting.seed, **ranks)
+
+    def __len__(self) -> int:
+        return math.ceil(self.count / (self.batch_size * self.world_size))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for number in range(self._used, (self._used // len(self) + 1) * len(self)):
+            yield self.draw(number)
+
+    def draw(self, number: int) -> list[int]:
+        """Batch ``number`` of this rank: a function of the seed and the number alone."""
+        epoch, step = divmod(number, len(self))
+        start = (step * self.world_size + self.rank) * self.batch_size
+        places = torch.arange(start, start + self.batch_size)
+        examples = self._order(epoch)[places % self.count]
+        again = places >= self.count
+        examples[again] = self._order(epoch + 1)[places[again] % self.count]
+        return examples.tolist()
+
+    def update(self, indices: Tensor, losses: Tensor) -> None:
+        """Count the batch as used; losses do not matter here."""
+        self._used += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """How many batches have been used."""
+        return {"used": self._used}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue after the batches used."""
+        self._used = int(state["used"])
+
+    def _order(self, epoch: int) -> Tensor:
+        if epoch not in self._orders:
+            self._orders = {e: order for e, order in self._orders.items() if e >= epoch - 1}
+            self._orders[epoch] = torch.randperm(self.count, generator=generator(self.seed, epoch))
+        return self._orders[epoch]
+
+
+class BalancedBatches(RandomBatches):
+    """Batches of M classes with D examples each, drawn without replacement, for losses of pairs and tuples.
+
+    Classes come in random order, each once a round. Of a class with fewer than D examples, all are taken, then some
+    again. With fewer than M classes, a batch of the same size holds the most classes that divide it evenly.
+    """
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        super().__init__(
+            len(setting.labels),
+            options.batch_size,
+            seed=setting.seed,
+            rank=setting.rank,
+            world_size=setting.world_size,
+        )
+        classes, sizes = torch.unique(setting.labels, return_counts=True)
+        self._members = setting.labels.argsort(stable=True).split(sizes.tolist())
+        most = min(options.clusters_per_batch, len(classes))
+        self.classes = next(n for n in range(most, 0, -1) if options.batch_size % n == 0)
+
+    def draw(self, number: int) -> list[int]:
+        """Batch ``number`` of this rank: a function of the seed and the number alone."""
+        place = number * self.world_size + self.rank
+        a_round, part = divmod(place, len(self._members) // self.classes)
+        order = torch.randperm(len(self._members), generator=generator(self.seed, a_round))
+        rng = random.Random(f"examples {self.seed} {place}")
+        chosen = order[part * self.classes : (part + 1) * self.classes].tolist()
+        return list(chain.from_iterable(self._some(self._members[c].tolist(), rng) for c in chosen))
+
+    def _some(self, members: list[int], rng: random.Random) -> list[int]:
+        again, rest = divmod(self.batch_size // self.classes, len(members))
+        return members * again + rng.sample(members, rest)
+
+
+# The methods by name: a new one is one new file and one line here.
+METHODS = {
+    "magnet": "magnet:Magnet",
+    "softmax": "softmax:Softmax",
+    "triplet": "triplet:Triplet",
+    "semantic-triplet": "semantic_triplet:SemanticTriplet",
+    "contrastive": "contrastive:Contrastive",
+    "nca": "nca:NCA",
+    "cluster-nca": "cluster_nca:ClusterNCA",
+    "ncm": "ncm:NCM",
+    "ncmc": "ncm:NCMC",
+}
+# Magnet with one of its choices undone, for the ablations.
+VARIANTS = {
+    "magnet/uniform-seeds": "variants:UniformSeeds",
+    "magnet/random-clusters": "variants:RandomClusters",
+    "magnet/cached-representations": "variants:CachedRepresentations",
+}
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of a method, by its name on the command line; ``pml/NAME`` is a loss of pytorch-metric-learning."""
+    if name.startswith("pml/"):
+        from magnet.methods.pml import pml_method
+
+        return pml_method(name)
+    known = METHODS | VARIANTS
+    if name not in known:
+        raise UserError(f"no method {name!r}{did_you_mean(name, METHODS)} There are: {', '.join(METHODS)}, pml/NAME")
+    module, attribute = known[name].split(":")
+    found: type[Method] = getattr(import_module(f"magnet.methods.{module}"), attribute)
+    return found

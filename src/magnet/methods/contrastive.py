@@ -6,8 +6,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting, at_least_float32
-from magnet.methods.sampling import RandomBatches, generator
+from magnet.methods.base import (
+    Batch,
+    Classifier,
+    Method,
+    MethodLoss,
+    Network,
+    Options,
+    RandomBatches,
+    Setting,
+    at_least_float32,
+    generator,
+)
 
 
 def contrastive_loss(representations: Tensor, labels: Tensor, margin: float) -> Tensor:

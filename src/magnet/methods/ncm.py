@@ -8,9 +8,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from magnet.index import ClusterIndex
-from magnet.methods.base import Batch, Classifier, MeanInputs, MethodLoss, Network, Options, Setting, at_least_float32
+from magnet.methods.base import (
+    Batch,
+    Classifier,
+    MeanInputs,
+    MethodLoss,
+    Network,
+    Options,
+    RandomBatches,
+    Setting,
+    at_least_float32,
+)
 from magnet.methods.nca import FixedUnit, centred_squared_distances
-from magnet.methods.sampling import RandomBatches
 
 
 def centroid_logits(

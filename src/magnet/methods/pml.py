@@ -19,8 +19,18 @@ import torch
 from torch import Tensor
 
 from magnet.errors import UserError, did_you_mean
-from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting, at_least_float32
-from magnet.methods.sampling import BalancedBatches, RandomBatches
+from magnet.methods.base import (
+    BalancedBatches,
+    Batch,
+    Classifier,
+    Method,
+    MethodLoss,
+    Network,
+    Options,
+    RandomBatches,
+    Setting,
+    at_least_float32,
+)
 
 PREFIX = "pml/"
 LONGEST = 500  # characters of a call that are read

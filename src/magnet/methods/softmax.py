@@ -7,8 +7,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from magnet.methods.base import Batch, Classifier, Discriminant, Method, MethodLoss, Network, Options, Setting
-from magnet.methods.sampling import RandomBatches
+from magnet.methods.base import (
+    Batch,
+    Classifier,
+    Discriminant,
+    Method,
+    MethodLoss,
+    Network,
+    Options,
+    RandomBatches,
+    Setting,
+)
 
 
 class Softmax(Method):

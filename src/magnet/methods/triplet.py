@@ -16,10 +16,11 @@ from magnet.methods.base import (
     MethodLoss,
     Network,
     Options,
+    RandomBatches,
     Setting,
     at_least_float32,
+    generator,
 )
-from magnet.methods.sampling import RandomBatches, generator
 
 
 def triplet_loss(representations: Tensor, alpha: float) -> Tensor:

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
-from magnet.methods.base import Batch, MethodLoss, Network, Options, Setting
+from magnet.methods.base import Batch, MethodLoss, Network, Options, Setting, generator
 from magnet.methods.magnet import Magnet
-from magnet.methods.sampling import generator
 from magnet.sampler import NeighbourhoodSampler
 
 

@@ -13,13 +13,11 @@ from torch import Tensor
 from magnet.data import Dataset, open_data
 from magnet.errors import UserError
 from magnet.evaluation.calibration import calibration_error, temper
-from magnet.evaluation.errors import top_errors, worst_classes
-from magnet.evaluation.retrieval import retrieval
+from magnet.evaluation.errors import retrieval, top_errors, worst_classes
 from magnet.files import read_json, replacing
 from magnet.runs.calibrate import Scores, class_scores
 from magnet.runs.run import Run
-from magnet.training.data_record import merge_again, restore_parts
-from magnet.training.folder import describe_checkpoint
+from magnet.training.folder import describe_checkpoint, merge_again, restore_parts
 from magnet.training.workbench import absolute
 
 WORST = 10  # classes with the most errors that are listed

@@ -23,7 +23,7 @@ from magnet.classify import SoftNeighbours
 from magnet.errors import RangeError
 from magnet.evaluation.errors import Judged, judge
 from magnet.index import ClusterIndex
-from magnet.methods.sampling import generator, seed_globally
+from magnet.methods.base import generator, seed_globally
 from magnet.training.config import TrainConfig
 from magnet.training.display import BatchWatch, Display, churn
 from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index

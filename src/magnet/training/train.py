@@ -18,9 +18,8 @@ from magnet.errors import UserError
 from magnet.files import lock, remove_drafts
 from magnet.methods import method_class
 from magnet.training.config import CONFIG, TrainConfig
-from magnet.training.data_record import change_note, check_parts, keep_parts, merge_again
 from magnet.training.display import Display
-from magnet.training.folder import checkpoints, find_checkpoint
+from magnet.training.folder import change_note, check_parts, checkpoints, find_checkpoint, keep_parts, merge_again
 from magnet.training.loop import Trainer
 from magnet.training.workbench import Workbench, complete, make_workbench, open_for
 

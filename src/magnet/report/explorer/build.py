@@ -14,7 +14,7 @@ from magnet.report.explorer.page_data import describe_data, describe_run
 from magnet.report.html import page
 from magnet.report.layout import Positions
 from magnet.runs.run import Run
-from magnet.training.data_record import same_training_part
+from magnet.training.folder import same_training_part
 
 MOST_RUNS = 3
 Say = Callable[[str], Callable[[int, int], None]]  # told what begins, gives what is told how far it is

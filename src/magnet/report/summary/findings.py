@@ -19,9 +19,8 @@ from magnet.errors import UserError
 from magnet.evaluation.concentration import Concentration, attribute_concentration, concentration_within_classes
 from magnet.files import read_json, replacing
 from magnet.index import ClusterIndex
-from magnet.runs.embeddings import cache_key
 from magnet.runs.evaluate import evaluate, seconds_of_evaluation
-from magnet.runs.run import Run
+from magnet.runs.run import Run, cache_key
 from magnet.training.config import CONFIG, TrainConfig, read_config
 from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress
 from magnet.training.refresh import Report
