@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from magnet.report.summary.errors import error_table
-from magnet.report.summary.findings import Findings, measure, tell
-from magnet.report.summary.page import comparable, notices, same_data
+from magnet.report.summary.findings import Findings, measure, read_runs
+from magnet.report.summary.page import comparable, error_table, notices, same_data
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
@@ -132,9 +131,9 @@ def test_the_second_report_evaluates_nothing_and_says_the_same(both, runs, magne
 
 def test_findings_of_other_weights_or_a_broken_file_are_not_taken(own):
     def measured():
-        (story,) = tell([own])
-        measure(story)
-        return story.findings
+        (known,) = read_runs([own])
+        measure(known)
+        return known.findings
 
     found = measured()
     (kept,) = (own / "cache").glob("*.report.json")
@@ -178,14 +177,14 @@ def test_runs_tested_on_different_examples_are_not_compared(runs, tmp_path):
         np.savez(tmp_path / "unsplit.npz", X=cells["X"], y=cells["y"])
     few = SMALL | {"steps": 3, "data": str(tmp_path / "unsplit.npz")}
     folders = [train(TrainConfig(seed=s, out=tmp_path / str(s), **few), silent=True) for s in (0, 1)]
-    stories = tell(folders)
-    for story in stories:
-        measure(story)
-    assert same_data(stories)
-    assert not comparable(stories)
-    assert comparable(stories[:1])
-    assert "tested on different examples" in notices(stories)
-    assert "<strong>" not in error_table(stories, comparable(stories))
+    both = read_runs(folders)
+    for one in both:
+        measure(one)
+    assert same_data(both)
+    assert not comparable(both)
+    assert comparable(both[:1])
+    assert any("tested on different examples" in notice for notice in notices(both))
+    assert not any(cell.best for _, cells in error_table(both, comparable(both)).rows for cell in cells)
 
 
 def test_an_unfinished_run_is_reported_as_such(own, magnet, tmp_path):

@@ -41,18 +41,18 @@ def main(arguments: Sequence[str]) -> None:
     from rich.markup import escape
 
     from magnet.report.plots import pyplot
-    from magnet.report.summary.findings import measure, tell
+    from magnet.report.summary.findings import measure, read_runs
     from magnet.report.summary.page import write_report
 
     pyplot()  # a missing matplotlib is said before the runs have taken their time
-    stories = tell(options.runs)
-    for story in stories:
-        with progress(escape(f"evaluating {story.name}")) as report:
-            measure(story, report)
-    say_notes(note for story in stories for note in story.notes)
-    *pictures, page = write_report(stories, options.out)
+    runs = read_runs(options.runs)
+    for run in runs:
+        with progress(escape(f"evaluating {run.name}")) as report:
+            measure(run, report)
+    say_notes(note for run in runs for note in run.notes)
+    *pictures, page = write_report(runs, options.out)
     console = Console(highlight=False, soft_wrap=True)
-    for story in stories:
-        if story.trouble:
-            console.print(plain(f"{story.name} was not evaluated: {story.trouble}", "yellow"))
+    for run in runs:
+        if run.trouble:
+            console.print(plain(f"{run.name} was not evaluated: {run.trouble}", "yellow"))
     console.print(plain(f"The report is in {page}, its {len(pictures)} figures as PNG in {page.with_suffix('')}"))

@@ -30,7 +30,6 @@ JUDGED = "judged"  # a file in a run whose weights were dropped: its validation 
 TOP = 5
 Rule = Literal["head", "knc", "knn"]
 RULES: tuple[Rule, ...] = ("head", "knc", "knn")
-RULE_NAMES = {"head": "own head", "knc": "kNC", "knn": "soft kNN"}
 
 
 def key_of(config: TrainConfig, data: Dataset) -> str:

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from magnet.experiments.cache import RULE_NAMES, RULES, Rule, top_classes, wrong
+from magnet.experiments.cache import RULES, Rule, top_classes, wrong
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import DIVERGED, Outcome, Table, mean_of, pretty, spread
 from magnet.methods import method_class
+from magnet.methods.base import RULE_NAMES
 from magnet.report.plots import draw_bars
 
 

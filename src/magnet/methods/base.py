@@ -24,6 +24,7 @@ from magnet.errors import UserError, did_you_mean
 from magnet.index import ClusterIndex
 
 Classifier = Literal["knc", "knn", "head"]
+RULE_NAMES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}  # as people read them
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import torch
 
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
-from magnet.report.summary.findings import rivals, short_names, tell
+from magnet.report.summary.findings import read_runs, rivals, short_names
 from magnet.training.config import TrainConfig
 
 
@@ -23,15 +23,15 @@ def test_names_are_as_long_as_it_takes_to_tell_runs_apart():
 
 def test_a_run_given_twice_is_told_once(tmp_path):
     run = make_run(tmp_path / "run")
-    assert len(tell([run, tmp_path / "." / "run"])) == 1
+    assert len(read_runs([run, tmp_path / "." / "run"])) == 1
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_has_what_its_journal_has(tmp_path):
     run = make_run(tmp_path / "run")
     line = json.dumps({"kind": "train", "step": 20, "loss": 1.0})
     (run / "metrics.jsonl").write_text(line + '\n{"kind": "tra')
-    (story,) = tell([run])
-    assert (story.step, story.finished, story.seconds) == (20, False, {})
+    (known,) = read_runs([run])
+    assert (known.step, known.finished, known.seconds) == (20, False, {})
 
 
 def test_what_is_no_run_is_refused(tmp_path):
@@ -42,7 +42,7 @@ def test_what_is_no_run_is_refused(tmp_path):
         (tmp_path / "file", "file"),
     ):
         with pytest.raises(UserError, match=words):
-            tell([folder])
+            read_runs([folder])
 
 
 def test_rivals_are_the_nearest_impostor_clusters_by_brute_force():

@@ -16,7 +16,6 @@ from magnet.report.layout import Positions, lay_out
 from magnet.runs.run import Run
 
 SMALLEST = 1e-12  # probability, so that the loss of an example that gets no vote is 27.6 and not infinite
-RULES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}
 ROWS = 1024  # of distances to all centres at a time
 TENSORS = ("representations", "centres", "centre_labels", "assignments", "variance")
 

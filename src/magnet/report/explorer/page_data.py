@@ -13,8 +13,9 @@ from PIL import Image
 
 from magnet.data import Dataset
 from magnet.data.images import room
+from magnet.methods.base import RULE_NAMES
 from magnet.neighbours import nearest
-from magnet.report.explorer.examples import RULES, Moment, Predictions
+from magnet.report.explorer.examples import Moment, Predictions
 from magnet.report.layout import Positions
 from magnet.report.summary.markup import percent
 from magnet.runs.evaluate import plain_errors
@@ -140,7 +141,7 @@ def describe_run(
     return {
         "name": run.folder.resolve().name,
         "method": run.config.method,
-        "rule": RULES[run.learner.method.classifier],
+        "rule": RULE_NAMES[run.learner.method.classifier],
         "checkpoint": describe_checkpoint(run.checkpoint),
         "test": describe_error(run),
         "split": encode(np.minimum(run.data.split[rows], 2), "u1"),

@@ -67,7 +67,7 @@ def _place(folder: Path) -> tuple[Path, str]:
 
 
 @dataclass
-class Story:
+class ReportedRun:
     """One run in a report."""
 
     folder: Path
@@ -82,11 +82,11 @@ class Story:
     notes: list[str] = field(default_factory=list)
 
 
-def tell(folders: Sequence[Path]) -> list[Story]:
+def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
     """The runs at these folders, each once."""
     unique = list({folder.resolve(): folder for folder in folders}.values())
     names = short_names([folder.resolve() for folder in unique])
-    return [_tell(folder, name) for folder, name in zip(unique, names, strict=True)]
+    return [_read_run(folder, name) for folder, name in zip(unique, names, strict=True)]
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -99,7 +99,7 @@ def short_names(folders: Sequence[Path]) -> list[str]:
         depth += 1
 
 
-def _tell(folder: Path, name: str) -> Story:
+def _read_run(folder: Path, name: str) -> ReportedRun:
     if not folder.is_dir():
         raise UserError(f"there is no run at {folder}: {'that is a file' if folder.exists() else 'no such folder'}")
     if not (folder / CONFIG).is_file():
@@ -110,15 +110,15 @@ def _tell(folder: Path, name: str) -> Story:
     # A run that was killed has no record of its times; its last checkpoint knows those until then.
     times = [record["seconds"] for record in journal if record.get("kind") == "time"] or [progress.get("seconds", {})]
     step = max([int(progress.get("step", 0)), *(int(record["step"]) for record in journal)])
-    return Story(folder, name, read_config(folder), journal, step, bool(progress.get("finished")), times[-1])
+    return ReportedRun(folder, name, read_config(folder), journal, step, bool(progress.get("finished")), times[-1])
 
 
-def measure(story: Story, report: Report | None = None) -> None:
-    """Give a story its findings: those kept from an earlier report if they still hold, or new ones."""
+def measure(run: ReportedRun, report: Report | None = None) -> None:
+    """Give a run its findings: those kept from an earlier report if they still hold, or new ones."""
     try:
-        story.findings = _measure(story.folder, story.notes, report)
+        run.findings = _measure(run.folder, run.notes, report)
     except UserError as error:
-        story.trouble = str(error)
+        run.trouble = str(error)
 
 
 def _measure(folder: Path, notes: list[str], report: Report | None) -> Findings:

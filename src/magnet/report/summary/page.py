@@ -1,265 +1,310 @@
-"""The report: its sections, the page that holds them, and the pictures written beside it."""
+"""The report: its tables as plain values, which `assets/page.html` makes a page of, and the pictures beside it."""
 
 import dataclasses
 from collections.abc import Sequence
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
-from string import Template
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from jinja2 import Environment
+from markupsafe import Markup, escape
 
 from magnet import __version__
 from magnet.errors import UserError
 from magnet.methods import Options, method_class
+from magnet.methods.base import RULE_NAMES
 from magnet.report.html import write_whole
 from magnet.report.plots import COLOURS
-from magnet.report.summary.attributes import attribute_table, draw_attributes, each_attribute, with_attributes
-from magnet.report.summary.canvas import Figure
-from magnet.report.summary.curves import draw_curves, draw_times, time_parts, time_table
-from magnet.report.summary.errors import confusion_table, draw_errors, error_table
-from magnet.report.summary.findings import Story
-from magnet.report.summary.markup import (
-    RULES,
-    Markup,
-    duration,
-    element,
-    fold,
-    join,
+from magnet.report.summary.figures import (
+    PARTS,
+    TIMES,
+    Figure,
+    draw_attributes,
+    draw_curves,
+    draw_errors,
+    draw_times,
+    evaluations,
     listed,
-    named,
     of_views,
-    percent,
-    swatch,
-    table,
-    text,
+    spent,
+    standard_error,
+    with_attributes,
 )
+from magnet.report.summary.findings import ReportedRun
 from magnet.training.config import TrainConfig
 from magnet.training.workbench import absolute
 
 # Colours of runs that are too dark for a dark page, or too light for a light one.
 ON_DARK = {"#0072B2": "#4aa3df", "#332288": "#9b8cff", "#882255": "#d9699a", "#7F7F7F": "#a8a8a8"}
 ON_LIGHT = {"#F0E442": "#b8a900"}
-Section = tuple[str, Markup, list[Figure]]  # heading, content, the figures in it
+SHOWN = (1, 8, 32, 128)  # sizes of neighbourhoods in the table of attributes
+MOST = 400  # attributes listed one by one
 ALWAYS = {"clusters_per_batch", "examples_per_cluster", "clusters_per_class"}  # batches and kNC of every method
 PLACES = ("out",)  # differs always, and is said elsewhere
 
 
-def write_report(stories: Sequence[Story], out: Path) -> list[Path]:
+class Cell(NamedTuple):
+    """A number in a table."""
+
+    shown: str
+    spread: str = ""
+    best: bool = False
+
+
+class Table(NamedTuple):
+    """A row of numbers for each run."""
+
+    head: list[str]
+    rows: list[tuple[int, list[Cell]]]  # the number of the run, and its cells
+
+
+def write_report(runs: Sequence[ReportedRun], out: Path) -> list[Path]:
     """Write ``out``, one HTML file that needs nothing else, and its figures as PNG in a folder named like it.
 
     Returns:
         The files written, the page last.
     """
-    made = sections(stories)
+    errors, curves, attributes, times = draw_errors(runs), draw_curves(runs), draw_attributes(runs), draw_times(runs)
+    drawn = [figure for figure in (errors, *curves, *attributes, times) if isinstance(figure, Figure)]
     written = []
-    for figure in [figure for _, _, figures in made for figure in figures]:
+    for figure in drawn:
         path = out.with_suffix("") / f"{figure.name}.png"
         write_whole(path, figure.png)
         written.append(path)
-    write_whole(out, page(stories, made))
+    assets = files(__package__) / "assets"
+    text = _environment().from_string((assets / "page.html").read_text(encoding="utf-8")).render(
+        runs=runs,
+        title=f"Magnet report: {listed([run.name for run in runs[:4]])}{' and more' * (len(runs) > 4)}",
+        style=(assets / "style.css").read_text(encoding="utf-8"),
+        colours=len(COLOURS),
+        light=[ON_LIGHT.get(shade, shade) for shade in COLOURS],
+        dark=[ON_DARK.get(shade, shade) for shade in COLOURS],
+        cards=[_card(run) for run in runs],
+        notices=notices(runs),
+        errors=errors,
+        error_table=error_table(runs, comparable(runs)),
+        views=any(found["views"] > 1 for _, found in evaluations(runs)),
+        curves=[figure for figure in curves if isinstance(figure, Figure)],
+        missing_curves=[reason for reason in curves if isinstance(reason, str)],
+        confusions=_confusions(runs),
+        attributes=attributes,
+        attribute_table=attribute_table(runs),
+        attribute_groups=_attribute_groups(runs),
+        times=times,
+        time_parts=list(zip(TIMES.values(), PARTS, strict=True)),
+        time_table=time_table(runs),
+        settings=_settings(runs),
+        foot=f"magnet {__version__}, {datetime.now().astimezone():%Y-%m-%d %H:%M %Z}",
+    )  # fmt: skip
+    write_whole(out, text)
     return [*written, out]
 
 
-def page(stories: Sequence[Story], made: Sequence[Section]) -> str:
-    """The text of the page."""
-    assets = files(__package__) / "assets"
-    body = join(element("section", element("h2", heading), content) for heading, content, _ in made)
-    return Template((assets / "page.html").read_text(encoding="utf-8")).substitute(
-        title=text(title(stories)),
-        style=(assets / "style.css").read_text(encoding="utf-8"),
-        light=_colours(ON_LIGHT),
-        dark=_colours(ON_DARK),
-        heading=element("h1", stories[0].name if len(stories) == 1 else f"{len(stories)} runs side by side"),
-        cards=cards(stories),
-        notices=notices(stories),
-        body=body,
-        foot=text(f"magnet {__version__}, {datetime.now().astimezone():%Y-%m-%d %H:%M %Z}"),
-    )
+def _environment() -> Environment:
+    """Jinja, by which all text is escaped, and its control characters are shown as such."""
+    made = Environment(autoescape=True, finalize=printable)
+    made.filters |= {"percent": percent, "breakable": breakable}
+    return made
 
 
-def _colours(instead: dict[str, str]) -> Markup:
-    return Markup(" ".join(f"--run-{i}: {instead.get(shade, shade)};" for i, shade in enumerate(COLOURS)))
+def printable(value: Any) -> Any:
+    """Text as it is, but for control characters and halves of characters: these are replaced.
+
+    >>> printable("a\\x1b[2J")
+    'a\\ufffd[2J'
+    """
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in value)
 
 
-def sections(stories: Sequence[Story]) -> list[Section]:
-    """All sections that there is anything to say in."""
-    made = [_errors(stories), _curves(stories), _confusions(stories), _attributes(stories), _times(stories)]
-    return [*(section for section in made if section), ("Configuration", settings_tables(stories), [])]
+def breakable(name: str) -> Markup:
+    """A name that is rather broken after an underscore than anywhere.
+
+    >>> breakable("<b>_1")
+    Markup('&lt;b&gt;_<wbr>1')
+    """
+    return escape(printable(name)).replace("_", Markup("_<wbr>"))
 
 
-def _errors(stories: Sequence[Story]) -> Section:
-    drawn = draw_errors(stories)
-    if drawn is None:
-        return "Errors", _caption("No run could be evaluated; the reasons are given above."), []
-    notes = (
-        "± is one standard error from the number of test examples; it says nothing of other seeds. recall@1 and MAP@R: "
-        "retrieval among the test examples. Calibration: expected calibration error of the method's own rule, after "
-        "its temperature."
-    )
-    if any(story.findings and story.findings.evaluation["views"] > 1 for story in stories):
-        notes += (
-            " Plain view: the centre of an image alone, as the explorer and an ONNX file see it; all else is of the "
-            "mean of the test views."
-        )
-    return "Errors", join([show(drawn), error_table(stories, comparable(stories)), _caption(notes)]), [drawn]
+def percent(share: float | None) -> str:
+    """A fraction for people."""
+    return "–" if share is None else f"{100 * share:.1f} %"
 
 
-def _curves(stories: Sequence[Story]) -> Section:
-    drawn = draw_curves(stories)
-    figures = [curve for curve in drawn if isinstance(curve, Figure)]
-    content = element("div", *(show(figure) for figure in figures), kind="grid")
-    missing = [_caption(curve) for curve in drawn if isinstance(curve, str)]
-    return "Curves", join([_legend(stories), content, *missing]), figures
+def duration(seconds: float) -> str:
+    """A time that may be short or long."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def _confusions(stories: Sequence[Story]) -> Section | None:
-    measured = [(number, story.findings) for number, story in enumerate(stories) if story.findings]
-    if not measured:
-        return None
-    parts: list[object] = [
-        _caption(
-            "Impostor clusters: the clusters of other classes nearest to any cluster of the class. Distances between "
-            "the two centres are in units of the run's own σ. After the class: the number of its cluster ↔ that of "
-            "the own one, with their training examples in brackets."
-        )
-    ]
-    for number, findings in measured:
-        parts += [element("h3", named(stories, number)), element("div", confusion_table(findings), kind="confusions")]
-    return "Worst confused classes", join(parts), []
+def _card(run: ReportedRun) -> dict[str, str]:
+    error, about = "–", "not evaluated"
+    if run.findings:
+        found = run.findings.evaluation
+        error, rule = percent(found[found["rule"]]["error"]), RULE_NAMES[found["rule"]]
+        about = f"error of {rule} on {found['n']:,} test examples{of_views([found])}, {found['checkpoint']}"
+    state = "finished" if run.finished else "unfinished"
+    total = duration(sum(run.seconds.values())) if run.seconds else "time unknown"
+    return {
+        "name": run.name, "method": run.config.method, "data": run.config.data, "error": error, "about": about,
+        "state": f"{state}, {run.step:,} steps, {total}",
+    }  # fmt: skip
 
 
-def _attributes(stories: Sequence[Story]) -> Section | None:
-    if not with_attributes(stories):
-        return None
-    figures = draw_attributes(stories)
-    grid = element("div", *(show(figure) for figure in figures), kind="grid")
-    return (
-        "Attributes",
-        join([_legend(stories), grid, attribute_table(stories), each_attribute(stories)]),
-        figures,
-    )
-
-
-def _times(stories: Sequence[Story]) -> Section:
-    drawn = draw_times(stories)
-    if drawn is None:
-        return "Time", _caption("No times were noted."), []
-    keys = [
-        element("span", element("span", "", kind="swatch", style=f"--own: {shade}"), name, kind="run")
-        for name, shade in time_parts()
-    ]
-    return "Time", join([element("p", *keys, kind="legend"), show(drawn), time_table(stories)]), [drawn]
-
-
-def show(figure: Figure) -> Markup:
-    """A figure in the page."""
-    caption = element("figcaption", element("b", figure.title), element("span", figure.caption))
-    return element("figure", caption, Markup(figure.svg))
-
-
-def _legend(stories: Sequence[Story]) -> Markup:
-    return element("p", *(named(stories, number) for number in range(len(stories))), kind="legend")
-
-
-def _caption(words: str) -> Markup:
-    return element("p", words, kind="caption")
-
-
-def cards(stories: Sequence[Story]) -> Markup:
-    """A card for each run."""
-    return element("div", *(_card(story, number) for number, story in enumerate(stories)), kind="cards")
-
-
-def notices(stories: Sequence[Story]) -> Markup:
+def notices(runs: Sequence[ReportedRun]) -> list[str]:
     """What stands in the way of trusting or comparing the numbers."""
-    said = [f"{story.name}: {note}" for story in stories for note in story.notes]
+    said = [f"{run.name}: {note}" for run in runs for note in run.notes]
     said += [
-        f"{story.name} is not finished: it stands at step {story.step:,}. "
-        f"Go on with magnet train --resume {story.folder}"
-        for story in stories
-        if not story.finished
+        f"{run.name} is not finished: it stands at step {run.step:,}. Go on with magnet train --resume {run.folder}"
+        for run in runs
+        if not run.finished
     ]
-    said += [f"{story.name} was not evaluated: {story.trouble}." for story in stories if story.trouble]
-    if not same_data(stories):
+    said += [f"{run.name} was not evaluated: {run.trouble}." for run in runs if run.trouble]
+    if not same_data(runs):
         said.append(
             "These runs were trained on different data. Their curves stand side by side, but neither curves nor "
             "errors can be compared."
         )
-    elif not comparable(stories):
+    elif not comparable(runs):
         said.append(
             "These runs were tested on different examples of the same data (a test part split off by another seed, "
             "merged classes, or data that changed since). Differences of their errors are partly those of the examples."
         )
-    return join(element("p", sentence, kind="notice") for sentence in said)
+    return said
 
 
-def same_data(stories: Sequence[Story]) -> bool:
+def same_data(runs: Sequence[ReportedRun]) -> bool:
     """Whether all runs name the same data."""
-    return len({absolute(story.config.data) for story in stories}) == 1
+    return len({absolute(run.config.data) for run in runs}) == 1
 
 
-def comparable(stories: Sequence[Story]) -> bool:
+def comparable(runs: Sequence[ReportedRun]) -> bool:
     """Whether all runs that were evaluated were so on the same examples."""
-    return same_data(stories) and len({story.findings.examples for story in stories if story.findings}) <= 1
+    return same_data(runs) and len({run.findings.examples for run in runs if run.findings}) <= 1
 
 
-def title(stories: Sequence[Story]) -> str:
-    """Of the window."""
-    return f"Magnet report: {listed([story.name for story in stories[:4]])}{' and more' * (len(stories) > 4)}"
+def error_table(runs: Sequence[ReportedRun], comparable: bool) -> Table:
+    """Errors under each classifier, and what else was measured; the best of a column is marked where runs compare."""
+    measured = evaluations(runs)
+    columns: dict[str, tuple[str, ...]] = {name: (rule, "error") for rule, name in RULE_NAMES.items()}
+    if any(found["views"] > 1 for _, found in measured):
+        columns |= {f"{name}, plain view": ("plain", rule, "error") for rule, name in RULE_NAMES.items()}
+    columns |= {
+        "kNC, top 5": ("knc", "error@5"),
+        "recall@1": ("retrieval", "recall@1"),
+        "MAP@R": ("retrieval", "map@r"),
+        "calibration": ("", "ece_calibrated"),
+    }
+    best: dict[str, float] = {}
+    for name, path in columns.items():
+        values = [value for _, found in measured if (value := _value(found, path)) is not None]
+        if comparable and len(measured) > 1 and values:
+            best[name] = max(values) if path[0] == "retrieval" else min(values)
+    rows = []
+    for number, found in measured:
+        cells = []
+        for name, path in columns.items():
+            value = _value(found, path)
+            spread = value is not None and path[-1] == "error"
+            shown = f" ± {100 * standard_error(value or 0.0, found['n']):.1f}" if spread else ""
+            cells.append(Cell(percent(value), shown, value is not None and value == best.get(name)))
+        rows.append((number, [*cells, Cell(f"{found['n']:,}")]))
+    return Table([*columns, "examples"], rows)
 
 
-def _card(story: Story, number: int) -> Markup:
-    lines: list[object] = [
-        element("div", swatch(number, len(COLOURS)), story.name, kind="name"),
-        element("div", story.config.method, " on ", story.config.data, kind="what"),
-    ]
-    if story.findings:
-        found = story.findings.evaluation
-        error = percent(found[found["rule"]]["error"])
-        about = (
-            f"error of {RULES[found['rule']]} on {found['n']:,} test examples{of_views([found])}, {found['checkpoint']}"
-        )
-        lines += [element("div", error, kind="figure-number"), element("div", about, kind="what")]
-    else:
-        lines += [element("div", "–", kind="figure-number"), element("div", "not evaluated", kind="what")]
-    state = "finished" if story.finished else "unfinished"
-    total = duration(sum(story.seconds.values())) if story.seconds else "time unknown"
-    lines.append(element("div", f"{state}, {story.step:,} steps, {total}", kind="what"))
-    return element("div", *lines, kind="card", style=f"--own: var(--run-{number % len(COLOURS)})")
+def _value(found: dict[str, Any], path: tuple[str, ...]) -> float | None:
+    """A number of the evaluation by the keys that lead to it; "" stands for the rule that the method is judged by."""
+    value: Any = found
+    for key in path:
+        value = (value or {}).get(key or found["rule"])
+    return None if value is None else float(value)
 
 
-def settings_tables(stories: Sequence[Story]) -> Markup:
+def _confusions(runs: Sequence[ReportedRun]) -> list[tuple[int, str, list[dict[str, Any]]]]:
+    """For each run its number, its rule, and a row for each class that goes wrong, the worst first."""
+    made = []
+    for number, run in enumerate(runs):
+        if run.findings:
+            found, impostors = run.findings.evaluation, run.findings.impostors
+            rows = [{**row, "impostors": impostors.get(row["class"], [])} for row in found["worst"]]
+            made.append((number, RULE_NAMES.get(found["rule"], found["rule"]), rows))
+    return made
+
+
+def attribute_table(runs: Sequence[ReportedRun]) -> Table:
+    """Mean precision of attributes in neighbourhoods of several sizes, and the lift within classes."""
+    rows = []
+    measured = with_attributes(runs)
+    lifts = any(found["within"] for _, found in measured)
+    for number, found in measured:
+        at = [found["sizes"].index(size) for size in SHOWN]
+        within = found["within"]
+        cells = [str(sum(count > 0 for count in found["all"]["counts"]))]
+        cells += [percent(found["all"]["precision"][place]) for place in at] + [percent(found["all"]["base"])]
+        if lifts:
+            cells += [f"{within['lift'][place]:.3f}" if within and within["lift"][place] else "–" for place in at[:3]]
+        rows.append((number, [Cell(shown) for shown in cells]))
+    head = ["attributes", *(f"of {size}" for size in SHOWN), "by lot"]
+    return Table(head + [f"lift in class, of {size}" for size in SHOWN[:3]] * lifts, rows)
+
+
+def _attribute_groups(runs: Sequence[ReportedRun]) -> list[dict[str, Any]]:
+    """All attributes; runs on the same attributes side by side, the best gain over chance first."""
+    groups: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
+    for number, found in with_attributes(runs):
+        groups.setdefault(tuple(found["names"]), []).append((number, found))
+    made = []
+    for names, group in groups.items():
+        first, place = group[0][1]["all"], group[0][1]["sizes"].index(8)
+        measured = [a for a in range(len(names)) if all(found["all"]["counts"][a] for _, found in group)]
+        precisions = {a: [found["all"]["per_attribute"][a][place] for _, found in group] for a in measured}
+        gains = {a: float(np.mean(precisions[a])) - (first["chance"][a] or 0) for a in measured}
+        rows = [
+            (names[a], f"{first['counts'][a]:,}", percent(first["chance"][a]), *map(percent, precisions[a]))
+            for a in sorted(measured, key=gains.__getitem__, reverse=True)[:MOST]
+        ]
+        made.append({"count": len(measured), "rows": rows, "runs": [number for number, _ in group]})
+    return made
+
+
+def time_table(runs: Sequence[ReportedRun]) -> Table:
+    """Where the time went, in numbers."""
+    rows = []
+    for number, run in enumerate(runs):
+        time = spent(run)
+        pace = f"{1000 * time['training'] / run.step:.1f} ms" if run.step and time["training"] else "–"
+        cells = [duration(seconds) if seconds else "–" for seconds in time.values()]
+        rows.append((number, [Cell(shown) for shown in (*cells, duration(sum(time.values())), pace)]))
+    return Table([*TIMES.values(), "in all", "a step"], rows)
+
+
+def _settings(runs: Sequence[ReportedRun]) -> dict[str, Any]:
     """Several runs: what differs, then the rest. One run: what is not the paper's, then the rest."""
     names = [field.name for field in dataclasses.fields(TrainConfig) if field.name not in PLACES]
-    values = [story.config.to_dict() for story in stories]
-    if len(stories) == 1:
+    values = [run.config.to_dict() for run in runs]
+    if len(runs) == 1:
         default = TrainConfig(data="").to_dict()
         marked = [name for name in names if values[0][name] != default[name]]
-        said, rest = "Settings that are not the defaults of the paper", "Settings at the defaults of the paper"
+        titles = "Settings that are not the defaults of the paper", "Settings at the defaults of the paper"
     else:
         marked = [name for name in names if len({str(value[name]) for value in values}) > 1]
-        said, rest = "What differs between the runs", "What the runs have in common"
-    same = [name for name in names if name not in marked]
-    top = _table(stories, marked, "differs") if marked else element("p", "All settings are the same.")
-    return join(
-        [
-            element("h3", f"{said} ({len(marked)})"),
-            top,
-            fold(f"{rest} ({len(same)})", _table(stories, same, "")),
-            element("p", "Struck through: settings that the method does not read.", kind="caption"),
-        ]
-    )
+        titles = "What differs between the runs", "What the runs have in common"
 
+    def shown(name: str) -> dict[str, Any]:
+        given = [(_shown(run.config.to_dict()[name]), _reads(run.config.method, name)) for run in runs]
+        return {"name": name, "given": given}
 
-def _table(stories: Sequence[Story], names: Sequence[str], kind: str) -> Markup:
-    head = ["setting", *(named(stories, number) for number in range(len(stories)))]
-    rows = [[element("code", name, kind=kind), *(_value(story, name) for story in stories)] for name in names]
-    return table(head, rows)
-
-
-def _value(story: Story, name: str) -> Markup:
-    shown = _shown(story.config.to_dict()[name])
-    return element("span" if _reads(story.config.method, name) else "s", shown)
+    return {
+        "marked_title": titles[0], "marked": [shown(name) for name in marked],
+        "rest_title": titles[1], "rest": [shown(name) for name in names if name not in marked],
+    }  # fmt: skip
 
 
 def _shown(value: Any) -> str:

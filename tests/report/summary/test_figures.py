@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from magnet.report.summary.curves import Series, series, smooth, thin
+from magnet.report.summary.figures import Series, series, smooth, thin
 
 JOURNAL = [
     {"kind": "train", "step": 20, "loss": 2.0, "sigma": None},
