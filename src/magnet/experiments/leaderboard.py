@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from magnet.data import Dataset, merge_classes
+from magnet.evaluation.errors import retrieval
 from magnet.evaluation.intervals import in_both, paired_interval
-from magnet.evaluation.retrieval import retrieval
 from magnet.experiments.cache import of_test_part, top_classes, wrong
 from magnet.experiments.hierarchy import SEARCH_PAIRING
 from magnet.experiments.lab import Lab

@@ -8,9 +8,9 @@ from sklearn.datasets import load_wine
 
 from magnet.commands import terminal
 from magnet.data import Dataset, open_data
+from magnet.report import html
 from magnet.report.explorer import page_data
 from magnet.report.explorer.page_data import SIDE, encode, encode_bits, encode_positions, pictures
-from magnet.report.summary import markup
 from magnet.runs.run import Run
 
 
@@ -72,7 +72,7 @@ def test_an_error_reads_the_same_on_the_page_in_the_report_and_in_the_terminal(p
     monkeypatch.setattr(page_data, "plain_errors", lambda run: found)
     shown = page_data.describe_error(Run(photos))
     assert shown == {"error": terminal.percent(error), "n": 240, "images": True}
-    assert shown["error"] == markup.percent(error)
+    assert shown["error"] == html.percent(error)
 
 
 def test_arrays_come_back():

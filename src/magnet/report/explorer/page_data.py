@@ -16,8 +16,8 @@ from magnet.data.images import room
 from magnet.methods.base import RULE_NAMES
 from magnet.neighbours import nearest
 from magnet.report.explorer.examples import Moment, Predictions
+from magnet.report.html import percent
 from magnet.report.layout import Positions
-from magnet.report.summary.markup import percent
 from magnet.runs.evaluate import plain_errors
 from magnet.runs.run import Run
 from magnet.training.folder import describe_checkpoint

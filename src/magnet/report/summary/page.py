@@ -15,7 +15,7 @@ from magnet import __version__
 from magnet.errors import UserError
 from magnet.methods import Options, method_class
 from magnet.methods.base import RULE_NAMES
-from magnet.report.html import write_whole
+from magnet.report.html import percent, write_whole
 from magnet.report.plots import COLOURS
 from magnet.report.summary.figures import (
     PARTS,
@@ -127,11 +127,6 @@ def breakable(name: str) -> Markup:
     Markup('&lt;b&gt;_<wbr>1')
     """
     return escape(printable(name)).replace("_", Markup("_<wbr>"))
-
-
-def percent(share: float | None) -> str:
-    """A fraction for people."""
-    return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def duration(seconds: float) -> str:
