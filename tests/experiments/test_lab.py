@@ -23,7 +23,7 @@ from training.short_runs import write_vectors
 
 
 def configure(method: str) -> TrainConfig:
-    return replace(with_preset(TrainConfig(data="digits", method=method)), epochs=2)
+    return replace(with_preset(TrainConfig(data="digits", method=method, start="random")), epochs=2)
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_a_judged_run_keeps_its_errors_and_not_its_weights(tmp_path: Path) -> No
     config = replace(configure("softmax"), validation=0.2)
     data = open_for(config)
     curve = judged(config, data, tmp_path)
-    assert [step for step, _ in curve] == [6, 12]
+    assert [step for step, _ in curve] == [21, 42]
     folder = tmp_path / key_of(config, data)
     assert not (folder / "checkpoint").exists()
     assert judged(config, data, tmp_path) == curve
@@ -199,10 +199,25 @@ def test_a_run_that_diverges_is_remembered_as_such(tmp_path: Path, monkeypatch: 
 def test_the_best_trial_is_the_one_with_the_lowest_validation_error(lab: Lab) -> None:
     ranked = lab.search("softmax")
     assert lab.trials < FINALISTS
-    assert len(ranked) == lab.tries == lab.trials * (1 + len(DROPOUTS))
+    assert len(ranked) == lab.trials * (1 + len(DROPOUTS)) == lab.tries - 1  # one more for the votes
     assert [error for error, _ in ranked] == sorted(error for error, _ in ranked)
     assert lab.best("softmax") == ranked[0][1]
     assert [config.seed for config in lab.seeded(ranked[0][1])] == [0, 1]
+
+
+def test_from_the_whitened_start_settings_are_chosen_once_and_votes_on_the_validation_part(tmp_path: Path) -> None:
+    def small(method: str) -> TrainConfig:
+        return replace(with_preset(TrainConfig(data="digits", method=method)), epochs=1)
+
+    lab = Lab(small, tmp_path / "some", trials=1, seeds=1, fixed=frozenset({"dropout"}), console=Console(quiet=True))
+    best = lab.best("triplet")
+    assert best.start == "whitened"
+    assert min(best.power, best.shrinkage, best.clusters_per_class, best.votes_scaling, best.knn_scaling) > 0
+    run = lab.train(best)
+    assert run.embeddings.votes["knc"].scaling == best.votes_scaling
+    assert run.embeddings.votes["knn"].neighbours == best.knn_neighbours
+    again = Lab(small, tmp_path / "some", trials=1, seeds=1, fixed=frozenset({"dropout"}), console=Console(quiet=True))
+    assert again.best("triplet") == best
 
 
 def test_numbers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
