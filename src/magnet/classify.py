@@ -40,6 +40,14 @@ class SoftNeighbours:
 
     Attributes:
         classes: (C,) the labels in ascending order, those of the columns of `predict_proba`.
+
+    Examples:
+        >>> r, labels = torch.tensor([[0.0], [1.0], [4.0], [5.0]]), torch.tensor([0, 0, 1, 1])
+        >>> rule = SoftNeighbours(r, labels, 3, variance=1.0)
+        >>> rule.predict(torch.tensor([[0.6], [4.2]]))
+        tensor([0, 1])
+        >>> rule.predict_proba(torch.tensor([[2.4]]))
+        tensor([[0.6081, 0.3919]])
     """
 
     _log_weights: Tensor | None = None  # (N,) of the references in the votes
@@ -239,7 +247,11 @@ class NearestClusters(SoftNeighbours):
 
 
 def novelty(representations: Tensor, centres: Tensor, variance: float) -> Tensor:
-    """The distance (n,) to the nearest of the centres (J, k), in units of sigma."""
+    """The distance (n,) to the nearest of the centres (J, k), in units of sigma.
+
+    >>> novelty(torch.tensor([[0.5], [8.0]]), torch.tensor([[0.5], [4.5]]), variance=0.25)
+    tensor([0., 7.])
+    """
     distances, _ = nearest(representations, centres, 1)
     return (distances[:, 0] / max(variance, torch.finfo(torch.float64).tiny)).sqrt()
 

@@ -64,6 +64,14 @@ def kmeans_per_class(
         seed: the same seed gives the same clusters.
         restarts: K-means++ starts; the best is kept, for each class by itself.
         max_iterations: of Lloyd's algorithm; it stops earlier in a class whose assignments no longer change.
+
+    Examples:
+        >>> points = torch.tensor([[0.0], [0.2], [5.0], [1.0], [9.0]])
+        >>> found = kmeans_per_class(points, torch.tensor([3, 3, 3, 8, 8]), 2)
+        >>> found.centres.flatten(), found.centre_labels
+        (tensor([0.1000, 5.0000, 1.0000, 9.0000]), tensor([3, 3, 8, 8]))
+        >>> found.assignments
+        tensor([0, 0, 1, 2, 3])
     """
     check_representations(representations, whole=True)
     check_ids(labels, len(representations), "labels")

@@ -25,6 +25,10 @@ def squared_distances(a: Tensor, b: Tensor | None = None) -> Tensor:
 
     In single precision |a|^2 + |b|^2 - 2 a.b has no digit left where a and b are a thousand times nearer to each other
     than to the origin.
+
+    >>> squared_distances(torch.tensor([[0.0], [1.0]]), torch.tensor([[4.0], [5.0]]))
+    tensor([[16., 25.],
+            [ 9., 16.]], dtype=torch.float64)
     """
     wide = torch.float64 if a.device.type != "mps" else torch.float32
     a = a.to(wide)
@@ -46,13 +50,17 @@ def nearest(queries: Tensor, references: Tensor, count: int) -> tuple[Tensor, Te
 
     Returns:
         Squared distances (n, k) and ids into the references (n, k), with k = min(count, m).
+
+    Examples:
+        >>> nearest(torch.tensor([[0.9]]), torch.tensor([[0.0], [1.0], [4.0]]), 2)
+        (tensor([[0.0100, 0.8100]]), tensor([[1, 0]]))
     """
     parts = [nearest_of_chunk(chunk, references, count) for chunk in split_rows(queries, len(references))]
     return torch.cat([d for d, _ in parts]), torch.cat([i for _, i in parts])
 
 
 def split_rows(queries: Tensor, references: int) -> Iterator[Tensor]:
-    """Queries in chunks: enough of them to be worth a walk through the references, few beside what they bring back."""
+    """Queries in chunks: enough of them to be worth a walk through the references, few enough for the memory."""
     yield from queries.split(max(1, min(4096, 16 * CHUNK_ELEMENTS // min(max(references, 1), WIDTH))))
 
 

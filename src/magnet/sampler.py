@@ -70,6 +70,14 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         delay: batches after which losses take effect.
         exact_impostors: False finds 99 % of the impostors faster, with faiss, where there are tens of thousands of
             clusters (see `ClusterIndex.nearest_impostors`).
+
+    Examples:
+        Three clusters of a class each, at 0.5, 4.5 and 20.5; every batch is a seed cluster and its nearest impostor.
+
+        >>> points = torch.tensor([[0.0], [1.0], [4.0], [5.0], [20.0], [21.0]])
+        >>> index = ClusterIndex.fit(points, torch.tensor([0, 0, 1, 1, 2, 2]), 1)
+        >>> list(NeighbourhoodSampler(index, clusters_per_batch=2, examples_per_cluster=2, batches=3))
+        [[0, 1, 2, 3], [4, 5, 2, 3], [2, 3, 0, 1]]
     """
 
     def __init__(

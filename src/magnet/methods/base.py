@@ -242,6 +242,9 @@ class RandomBatches:
     """Draws every example once an epoch, shuffled by (seed, epoch), split among the ranks.
 
     The last batch of an epoch is filled up from the next order, so that all batches are of one size.
+
+    >>> list(RandomBatches(5, 2, seed=0))
+    [[1, 3], [4, 0], [2, 3]]
     """
 
     def __init__(self, count: int, batch_size: int, *, seed: int = 0, rank: int = 0, world_size: int = 1) -> None:
@@ -347,7 +350,11 @@ VARIANTS = {
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method, by its name on the command line; ``pml/NAME`` is a loss of pytorch-metric-learning."""
+    """The class of a method, by its name on the command line; ``pml/NAME`` is a loss of pytorch-metric-learning.
+
+    >>> method_class("semantic-triplet").__name__
+    'SemanticTriplet'
+    """
     if name.startswith("pml/"):
         from magnet.methods.pml import pml_method
 
