@@ -1,0 +1,70 @@
+"""Votes chosen by held-out examples: how sharp, how many, from how many clusters."""
+
+import math
+
+import torch
+
+from magnet.classify import SoftNeighbours
+from magnet.votes import NEIGHBOURS, Examples, Folds, Votes, choose_knc, choose_knn, cluster
+
+
+def noisy(n, seed, spread=1.0):
+    """Two classes in one dimension that overlap."""
+    rng = torch.Generator().manual_seed(seed)
+    labels = torch.arange(n) % 2
+    return Examples((2.0 * labels + spread * torch.randn(n, generator=rng)).double()[:, None], labels)
+
+
+def folds_of(part, held, neighbours=128):
+    return Folds([part], [held], torch.ones(int(part.labels.max()) + 1).double(), neighbours, seed=0)
+
+
+def log_loss(rule, held):
+    found = rule.predict_proba(held.x)[torch.arange(len(held.labels)), held.labels]
+    return -float(found.clamp_min(1e-3).log().mean())
+
+
+def test_neighbours_and_scaling_of_knn_have_the_least_log_loss_of_a_grid():
+    part, held = noisy(400, 0), noisy(400, 1)
+    variance = torch.tensor(1.0)
+    chosen = choose_knn(folds_of(part, held), [variance])
+    best = log_loss(chosen.of_examples(part.x, part.labels, variance), held)
+    grid = [
+        log_loss(SoftNeighbours(part.x, part.labels, count, variance=variance, scaling=scaling), held)
+        for count in NEIGHBOURS
+        for scaling in (0.25, 1.0, 4.0, 16.0, 64.0)
+    ]
+    assert best <= min(grid) + 0.01
+    assert chosen.neighbours > 16, "classes that overlap ask for many neighbours"
+
+
+def test_clusters_of_knc_are_as_many_as_the_classes_have_modes():
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.arange(800) % 2
+    side = torch.where(torch.arange(800) % 4 < 2, 1.0, -1.0)
+    x = torch.stack([side * (1 - labels), side * labels], dim=1) * 6 + torch.randn(800, 2, generator=rng)
+    data = Examples(x.double(), labels)
+    chosen = choose_knc(folds_of(data.take(torch.arange(400)), data.take(torch.arange(400, 800))), (1, 2, 4), "means")
+    assert chosen.clusters == 2
+    assert chosen.pull is None
+    rule = chosen.of_clusters(cluster(data.x, data.labels, 2, seed=0))
+    assert float((rule.predict(data.x) == labels).double().mean()) > 0.99
+
+
+def test_centres_are_refined_only_where_that_lowers_the_held_out_log_loss():
+    # Class 1 is spread three times as wide: the border between two means is not where the classes meet.
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.arange(1000) % 2
+    x = (4.0 * labels + (1 + 2 * labels) * torch.randn(1000, generator=rng)).double()[:, None]
+    part, held = Examples(x[:500], labels[:500]), Examples(x[500:], labels[500:])
+    folds = folds_of(part, held)
+    means, auto, refined = (choose_knc(folds, (1,), centres) for centres in ("means", "auto", "refined"))
+    assert means.pull is None
+    assert refined.pull is not None
+
+    def judged(votes: Votes) -> float:
+        rule = votes.of_clusters(cluster(part.x, part.labels, 1, seed=0))
+        return log_loss(rule if votes.pull is None else rule.refined(part.x, part.labels, pull=votes.pull), held)
+
+    assert judged(auto) <= min(judged(means), judged(refined)) + 1e-6
+    assert math.isclose(means.scaling, refined.scaling)
