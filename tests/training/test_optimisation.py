@@ -84,6 +84,12 @@ def test_a_run_that_diverges_stops_with_advice(method, vectors, tmp_path):
             train(config, silent=True)
 
 
+def test_a_loss_that_no_sampler_takes_is_a_divergence(vectors, tmp_path, monkeypatch):
+    monkeypatch.setattr("magnet.training.loop.LARGEST_LOSS", 1e-6)
+    with pytest.raises(FloatingPointError, match=r"the loss became .* at step 1: lower --learning-rate"):
+        train(settings(tmp_path / "run", vectors, method="softmax"), silent=True)
+
+
 def test_freeze_leaves_all_but_the_last_layer_as_it_was(images, tmp_path):
     options = {"image_size": 12, "hidden": 0, "workers": 0, "alpha": 100.0}  # a gap that these images do not have
     before = weights(run(tmp_path / "before", images, epochs=0, **options))

@@ -24,6 +24,7 @@ from magnet.errors import RangeError
 from magnet.evaluation.errors import Judged, judge
 from magnet.index import ClusterIndex
 from magnet.methods.base import generator, seed_globally
+from magnet.sampler import LARGEST_LOSS
 from magnet.training.config import TrainConfig
 from magnet.training.display import BatchWatch, Display, churn
 from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
@@ -221,7 +222,7 @@ class Trainer:
         everyone, losses, self.stopping = exchange(
             places, output.per_example.detach().cpu(), self.interrupted, self.room, self.world
         )
-        if not math.isfinite(losses.sum().item()):
+        if not losses.sum().item() < LARGEST_LOSS:  # nor NaN; a sampler takes no larger one
             raise self._diverged(f"the loss became {float(losses.mean())}")
         self.method.sampler.update(everyone, losses)
 
