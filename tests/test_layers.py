@@ -16,7 +16,7 @@ LAYERS = (
     ("runs", "integrations"),
     ("report", "export"),
     ("experiments", "bench"),
-    ("commands",),
+    ("commands", "api"),
     ("cli",),
     ("__init__", "__main__"),
 )

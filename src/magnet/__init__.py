@@ -1,9 +1,11 @@
 """Magnet: metric learning with adaptive density discrimination (Rippel et al., ICLR 2016)."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from magnet.lazy import lazily
 
 if TYPE_CHECKING:
+    from magnet.api import evaluate, explore, train
     from magnet.classify import NearestClusters, SoftNeighbours
     from magnet.estimator import MagnetClassifier, NearestClustersClassifier
     from magnet.export import load
@@ -22,9 +24,12 @@ _HOME = {
     "NearestClustersClassifier": "estimator",
     "NeighbourhoodSampler": "sampler",
     "SoftNeighbours": "classify",
+    "evaluate": "api",
+    "explore": "api",
     "load": "export",
     "magnet_loss": "objective",
     "magnet_objective": "objective",
+    "train": "api",
 }
 
 __all__ = [
@@ -36,17 +41,16 @@ __all__ = [
     "NearestClustersClassifier",
     "NeighbourhoodSampler",
     "SoftNeighbours",
+    "evaluate",
+    "explore",
     "load",
     "magnet_loss",
     "magnet_objective",
+    "train",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Names are resolved when they are first used: `magnet --help` must not wait for torch.
-    if name in _HOME:
-        return getattr(import_module(f"magnet.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'magnet' has no attribute {name!r}")
+__getattr__ = lazily(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

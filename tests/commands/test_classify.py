@@ -85,3 +85,8 @@ def test_bad_vector_files(digits_run, tmp_path, complaint):
     assert "x.npz" in complaint("classify", digits_run, tmp_path / "x.npz")
     (tmp_path / "x.jpg").write_text("")
     assert "trained on vectors" in complaint("classify", digits_run, tmp_path / "x.jpg")
+
+
+def test_a_folder_is_taken_with_all_folders_inside(photo_run, photos, magnet):
+    answers = magnet("classify", photo_run, photos, "--json")
+    assert [answer["input"] for answer in answers] == sorted(str(path) for path in photos.rglob("*.png"))

@@ -53,3 +53,19 @@ def test_bad_input(digits_run, tmp_path, complaint):
     assert "does not exist" in complaint("embed", digits_run, "--data", tmp_path / "no.npz", "--out", out)
     assert "no validation" in complaint("embed", digits_run, "--data", "digits", "--out", out, "--part", "validation")
     assert not out.exists()
+
+
+def test_photos_without_labels_are_embedded_from_all_folders_inside(photo_run, photos, tmp_path, magnet):
+    assert "24 representations" in magnet("embed", photo_run, photos, "--out", tmp_path / "x.npz")
+    magnet("embed", photo_run, "--data", photos, "--out", tmp_path / "y.npz")
+    found, labelled = np.load(tmp_path / "x.npz"), np.load(tmp_path / "y.npz")
+    assert set(found.files) == {"X", "name"}
+    assert list(found["name"]) == sorted(str(path) for path in photos.rglob("*.png"))
+    order = [list(found["name"]).index(str(photos / name)) for name in labelled["name"]]
+    assert np.allclose(found["X"][order], labelled["X"], atol=1e-5)
+
+
+def test_vectors_without_labels_are_embedded(digits_run, tmp_path, magnet):
+    vectors = open_data("digits").vectors[:5]
+    np.save(tmp_path / "new.npy", vectors)
+    assert "5 representations" in magnet("embed", digits_run, tmp_path / "new.npy", "--out", tmp_path / "x.npz")

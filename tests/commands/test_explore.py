@@ -71,7 +71,7 @@ def test_bad_input(digits_run, tmp_path, complaint):
     out = tmp_path / "page.html"
     assert "one to three" in complaint("explore", "--out", out)
     assert "no run at" in complaint("explore", tmp_path / "no", "--out", out)
-    assert "must end in .html" in complaint("explore", digits_run, "--out", tmp_path / "page")
+    assert "ends in .html" in complaint("explore", digits_run, "--out", tmp_path / "page")
     assert "one, two or three" in complaint("explore", *[digits_run] * 4, "--out", out)
     assert "--examples" in complaint("explore", digits_run, "--out", out, "--examples", "3")
     assert ".csv or .parquet" in complaint("explore", digits_run, "--out", out, "--table", tmp_path / "t.txt")

@@ -1,9 +1,13 @@
 """magnet train, as a person types it."""
 
+import dataclasses
+import re
+from contextlib import suppress
+
 import pytest
 
 from magnet.cli import main
-from magnet.training.config import TrainConfig
+from magnet.training.config import TrainConfig, read_config
 from magnet.training.train import train
 
 
@@ -49,3 +53,35 @@ def test_a_place_or_device_that_cannot_be_used_is_one_line(tmp_path, monkeypatch
     shown = capsys.readouterr().err
     assert shown.startswith("magnet: ")
     assert "Traceback" not in shown
+
+
+def test_the_options_stand_in_groups(capsys):
+    with suppress(SystemExit):
+        main(["train", "--help"])
+    shown = capsys.readouterr().out
+    titles = re.findall(r"^\W*(\w+) options\W*$", shown, re.M)
+    assert titles == ["data", "method", "network", "training", "output"]
+    for field in dataclasses.fields(TrainConfig):
+        assert f"--{field.name.replace('_', '-')}" in shown
+
+
+def test_a_run_says_what_it_will_do_and_what_to_do_next_and_its_settings_can_be_used_again(tmp_path, capsys):
+    first, second = tmp_path / "first", tmp_path / "second"
+    words = ["--quiet", "--no-evaluate"]
+    assert main(["train", "--data", "digits", "--steps", "4", "--alpha", "1.5", "--out", str(first), *words]) == 0
+    shown = capsys.readouterr().out
+    assert "digits: 1,797 vectors of 64 numbers, 10 classes; 1,257 train, 540 test" in shown
+    assert "magnet with linear" in shown
+    assert re.search(r"^4 steps of \d+ examples, seed 0$", shown, re.M)
+    assert f"magnet classify {first} VECTORS.npy" in shown
+    again = ["train", "--config", str(first / "config.yaml"), "--steps", "3", "--out", str(second), *words]
+    assert main(again) == 0
+    old, new = read_config(first), read_config(second)
+    assert (new.steps, new.alpha) == (3, 1.5)
+    assert dataclasses.replace(new, steps=4, out=None) == dataclasses.replace(old, out=None)
+
+
+def test_settings_that_a_search_wrote_are_taken_with_its_folder(tmp_path):
+    TrainConfig("digits", out=tmp_path / "final", alpha=3.0, steps=2).save(tmp_path / "best.yaml")
+    assert main(["train", "--config", str(tmp_path / "best.yaml"), "--quiet", "--no-evaluate"]) == 0
+    assert read_config(tmp_path / "final").alpha == 3.0

@@ -53,7 +53,7 @@ def test_without_a_folder_a_new_one_is_taken_every_time(vectors, tmp_path, monke
         (["--data", "digits", "--method", "magnets"], "did you mean magnet?"),
         (["--data", "digits", "--backbone", "mpl"], "did you mean mlp?"),
         (["--data", "digits", "--preset", "vector"], "did you mean vectors?"),
-        (["--resume", "nowhere"], "nowhere is not a run"),
+        (["--resume", "nowhere"], "there is no run at nowhere"),
     ],
 )
 def test_a_wrong_word_gives_one_line(words, message, tmp_path, monkeypatch, capsys):

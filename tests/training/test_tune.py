@@ -54,7 +54,7 @@ def test_a_search_ends_with_a_table_a_file_and_a_command_that_trains(tmp_path, c
     command = shlex.split(output.splitlines()[-1])
     assert command[:2] == ["magnet", "train"]
     seen = []
-    monkeypatch.setattr("magnet.training.train.train", lambda config: seen.append(config) or tmp_path / "run")
+    monkeypatch.setattr("magnet.training.train.train", lambda config, **more: seen.append(config) or tmp_path / "run")
     monkeypatch.setattr(train_command, "_finish", lambda folder, config: None)
     train_command.main([*command[2:], "--no-evaluate"])
     best = TrainConfig.load(tmp_path / "found" / "best.yaml")

@@ -1,24 +1,21 @@
 """Maps from inputs to representations: a backbone takes a batch and gives (B, dim). `build` makes one by its name."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
-from magnet.backbones.base import (
-    Backbone,
-    WhitenedEmbedding,
-    freeze,
-    freeze_batchnorm,
-    has_batchnorm,
-    reestimate_batchnorm,
-)
-from magnet.backbones.convnet import ConvNet
-from magnet.backbones.googlenet import GoogLeNet
-from magnet.backbones.timm import TimmBackbone
-from magnet.backbones.vectors import VectorBackbone, linear, mlp
-from magnet.backbones.weights import Report, load_weights
 from magnet.errors import UserError, did_you_mean
+from magnet.lazy import lazily
+
+if TYPE_CHECKING:
+    from magnet.backbones.base import (
+        Backbone,
+        WhitenedEmbedding,
+        freeze,
+        freeze_batchnorm,
+        has_batchnorm,
+        reestimate_batchnorm,
+    )
+    from magnet.backbones.vectors import VectorBackbone
+    from magnet.backbones.weights import Report, load_weights
 
 __all__ = [
     "Backbone",
@@ -26,6 +23,7 @@ __all__ = [
     "VectorBackbone",
     "WhitenedEmbedding",
     "build",
+    "check_name",
     "freeze",
     "freeze_batchnorm",
     "has_batchnorm",
@@ -38,6 +36,14 @@ _VECTORS = ("linear", "mlp")
 _IMAGES = ("convnet", "googlenet", "timm/NAME")
 _TIMM = "timm/"
 _SMALLEST = {"convnet": 8, "googlenet": 32}  # sides, in pixels, below which nothing is left to pool
+
+
+__getattr__ = lazily(
+    __name__,
+    {"Backbone": "base", "WhitenedEmbedding": "base", "freeze": "base", "freeze_batchnorm": "base",
+     "has_batchnorm": "base", "reestimate_batchnorm": "base", "VectorBackbone": "vectors",
+     "Report": "weights", "load_weights": "weights"},
+)  # fmt: skip
 
 
 def names() -> tuple[str, ...]:
@@ -54,7 +60,7 @@ def build(
     dropout: float | None = None,
     hidden: int | None = None,
     power: float | None = None,
-) -> Backbone:
+) -> "Backbone":
     """Build the backbone `name` for examples of a given shape, its weights drawn from `seed`.
 
     `example_shape` is that of one input, without the batch: (d,) for vectors, (C, H, W) for images. `dim`,
@@ -65,6 +71,14 @@ def build(
     _check(name, example_shape, dim, dropout, hidden)
     if power is not None:
         return _whitened(name, example_shape, dim, seed, dropout, power)
+
+    import torch
+
+    from magnet.backbones.convnet import ConvNet
+    from magnet.backbones.googlenet import GoogLeNet
+    from magnet.backbones.timm import TimmBackbone
+    from magnet.backbones.vectors import linear, mlp
+
     options: dict[str, Any] = {} if dropout is None else {"dropout": dropout}
     sized = options if dim is None else options | {"dim": dim}
     # On the CPU whatever the default device, so that a seed means the same weights everywhere.
@@ -83,7 +97,12 @@ def build(
 
 def _whitened(
     name: str, shape: tuple[int, ...], dim: int | None, seed: int, dropout: float | None, power: float
-) -> Backbone:
+) -> "Backbone":
+    from torch import nn
+
+    from magnet.backbones.base import WhitenedEmbedding
+    from magnet.backbones.vectors import linear
+
     if name == "mlp":
         raise UserError(
             "the whitened start takes a linear map of its inputs: give --backbone linear, or --start random"
@@ -96,11 +115,16 @@ def _whitened(
     return network
 
 
-def _check(name: str, shape: tuple[int, ...], dim: int | None, dropout: float | None, hidden: int | None) -> None:
-    timm = name.startswith(_TIMM) and name != _TIMM
-    if not timm and name not in _VECTORS + _IMAGES[:2]:
+def check_name(name: str) -> None:
+    """Refuse a backbone that does not exist, without building any; a model after ``timm/`` is looked up later."""
+    if (not name.startswith(_TIMM) or name == _TIMM) and name not in _VECTORS + _IMAGES[:2]:
         hint = did_you_mean(name, names(), most=3)
         raise UserError(f"there is no backbone '{name}'{hint} The backbones are {', '.join(names())}")
+
+
+def _check(name: str, shape: tuple[int, ...], dim: int | None, dropout: float | None, hidden: int | None) -> None:
+    check_name(name)
+    timm = name.startswith(_TIMM)
     if name in _VECTORS and len(shape) != 1:
         raise UserError(
             f"backbone '{name}' takes vectors of shape (d,), but the examples have shape {shape}: "

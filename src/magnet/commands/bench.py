@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from magnet.bench import PARTS
 from magnet.commands.terminal import read_options
 from magnet.errors import UserError, did_you_mean
 from magnet.files import read_json
@@ -43,14 +44,15 @@ class Bench:
 def main(arguments: Sequence[str]) -> None:
     """Measure, show, keep."""
     options = read_options(Bench, "bench", HELP, arguments)
-
-    from magnet.bench import PARTS
-    from magnet.bench.results import as_table, measurements, read_results, write_results, write_tables
-
     unknown = [name for name in options.only if name not in PARTS]
     if unknown:
         hint = did_you_mean(unknown[0], PARTS)
         raise UserError(f"nothing to measure is called {unknown[0]!r}{hint} There are: {', '.join(PARTS)}")
+    if options.docs is not None and not options.docs.is_file():
+        raise UserError(f"--docs {options.docs} does not exist: it is a page with places for the tables")
+
+    from magnet.bench.results import as_table, measurements, read_results, write_results, write_tables
+
     console = Console(highlight=False)
     results = read_results(options.out)
     failed, measured = [], []

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from magnet.commands.terminal import Inputs, RunFolder, percent, plain, read_options, table
+from magnet.commands.terminal import Inputs, RunFolder, check_inputs, percent, plain, read_options, table
 from magnet.errors import UserError
+from magnet.runs.folders import check_model
 
 if TYPE_CHECKING:
     from magnet.commands.inputs import Queries
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str]) -> None:
     options = read_options(Classify, "classify", HELP, arguments)
     if options.top < 1:
         raise UserError(f"--top must be at least 1; found {options.top}")
+    check_model(options.run)
+    check_inputs(options.inputs)
 
     from magnet.commands.inputs import ask
 

@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 
 from magnet.commands.terminal import plain, read_options, table
+from magnet.data.sources import find_source
 from magnet.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def _list(console: Console) -> None:
 
 def look(options: Look, console: Console) -> None:
     """Tell what is in a data set."""
+    find_source(options.spec)
+
     from magnet.data import open_data
 
     data = open_data(options.spec, seed=options.seed, validation=options.validation, on_bad_image=options.bad_images)

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from magnet.commands.terminal import read_options, say_notes
+from magnet.errors import UserError
 
 HELP = """Train softmax, triplet and Magnet on scikit-learn's digits from the same start, and show the result.
 
@@ -37,6 +38,8 @@ class DemoOptions:
 def main(arguments: Sequence[str]) -> None:
     """Run the demo."""
     options = read_options(DemoOptions, "demo", HELP, arguments)
+    if options.out.is_file():
+        raise UserError(f"--out {options.out} is a file: give a folder")
 
     import torch
     from rich.console import Console

@@ -3,18 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from magnet.commands.terminal import RunFolder, open_run, progress, read_options, say_notes
+from magnet.commands.terminal import Inputs, RunFolder, check_inputs, progress, read_options, say_notes
+from magnet.data.sources import find_source
 from magnet.errors import UserError
 from magnet.files import replacing
+from magnet.runs.folders import check_run
 
-HELP = """Write the representations of labelled images or vectors to an .npz.
+if TYPE_CHECKING:
+    from magnet.runs.run import Run
 
-It holds X (n, d), y, classes, name and, with all parts in it, split; it can be given to --data again. The data need
-not have the classes that the run was trained on; classes that the run merged are written as the data has them.
+HELP = """Write the representations of images or vectors to an .npz.
+
+Of labelled data it holds X (n, d), y, classes, name and, with all parts in it, split; it can be given to --data again.
+The data need not have the classes that the run was trained on; classes that the run merged are written as the data has
+them. Of photos or vectors without labels it holds X and name.
 
 examples:
+  magnet embed runs/photos holiday/ --out holiday.npz
   magnet embed runs/photos --data photos/ --out photos.npz
   magnet embed runs/photos --data pets:oxford-iiit-pet --part test --out test.npz
 """
@@ -25,12 +32,13 @@ class Embed:
     """The options of `magnet embed`."""
 
     run: RunFolder
-    data: str
-    """What to embed, written as for `magnet train`."""
     out: Path
     """The .npz to write."""
+    inputs: Inputs = ()
+    data: str = ""
+    """Labelled data to embed, written as for `magnet train`, instead of inputs without labels."""
     part: Literal["train", "validation", "test", "all"] = "all"
-    """Which part of the data."""
+    """Which part of the labelled data."""
     checkpoint: Literal["best", "last"] = "best"
     """best: by validation, or the last where there was none."""
     test_draws: int = 1
@@ -48,14 +56,17 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(f"{options.out} exists already: give another --out, or --force to overwrite it")
     if options.test_draws < 1:
         raise UserError(f"--test-draws must be at least 1; found {options.test_draws}")
+    if bool(options.data) == bool(options.inputs):
+        raise UserError("give what to embed: photos, folders or vectors, or labelled data as --data; one of the two")
+    check_run(options.run)
+    check_inputs(options.inputs)
+    if options.data:
+        find_source(options.data)
 
-    import numpy as np
-
-    from magnet.data.listings import TEST
-    from magnet.runs.evaluate import open_like
+    from magnet.runs.run import Run
 
     with progress("embedding") as report:
-        run = open_run(
+        run = Run(
             options.run,
             which=options.checkpoint,
             test_draws=options.test_draws,
@@ -63,23 +74,48 @@ def main(arguments: Sequence[str]) -> None:
             report=report,
         )
         say_notes(run.notes)
-        data = open_like(run, options.data)
-        labels, classes = data.fine_labels, data.fine_classes  # of a run on merged classes
-        if labels is None or classes is None:
-            labels, classes = data.labels, data.classes
-        rows = data.indices(options.part)
-        if not len(rows):
-            raise UserError(f"{data.spec} has no {options.part} part")
-        arrays: dict[str, Any] = {
-            "X": run.embed(rows, data, test=True).numpy(),
-            "y": labels[rows].numpy(),
-            "classes": np.array(classes),
-            "name": np.array([data.names[i] for i in rows.tolist()]),
-        }
-    if options.part == "all":  # one part alone is no split: whoever reads the file makes a new one
-        arrays["split"] = np.minimum(data.split, TEST)  # what came after the training was not trained on
+        arrays = _labelled(run, options.data, options.part) if options.data else _unlabelled(run, options.inputs)
     _write(options.out, arrays)
-    print(f"{len(rows)} representations of {arrays['X'].shape[1]} dimensions are in {options.out}")
+    count, dim = arrays["X"].shape
+    print(f"{count} representations of {dim} dimensions are in {options.out}")
+
+
+def _labelled(run: "Run", spec: str, part: str) -> dict[str, Any]:
+    """The arrays of data with classes."""
+    import numpy as np
+
+    from magnet.data.listings import TEST
+    from magnet.runs.evaluate import open_like
+
+    data = open_like(run, spec)
+    labels, classes = data.fine_labels, data.fine_classes  # of a run on merged classes
+    if labels is None or classes is None:
+        labels, classes = data.labels, data.classes
+    rows = data.indices(part)
+    if not len(rows):
+        raise UserError(f"{data.spec} has no {part} part")
+    arrays: dict[str, Any] = {
+        "X": run.embed(rows, data, test=True).numpy(),
+        "y": labels[rows].numpy(),
+        "classes": np.array(classes),
+        "name": np.array([data.names[i] for i in rows.tolist()]),
+    }
+    if part == "all":  # one part alone is no split: whoever reads the file makes a new one
+        arrays["split"] = np.minimum(data.split, TEST)  # what came after the training was not trained on
+    return arrays
+
+
+def _unlabelled(run: "Run", inputs: Sequence[Path]) -> dict[str, Any]:
+    """The arrays of photos or vectors of which no class is known."""
+    import numpy as np
+    import torch
+
+    from magnet.commands.inputs import read_queries
+    from magnet.data.dataset import Queries
+
+    content, names = read_queries(run.kind, run.shape, inputs)
+    data = Queries(content, names, image_size=run.config.image_size)
+    return {"X": run.embed(torch.arange(len(names)), data, test=True).numpy(), "name": np.array(names)}
 
 
 def _write(path: Path, arrays: dict[str, Any]) -> None:

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from magnet.commands.terminal import RunFolder, open_run, percent, plain, progress, read_options, say_notes, table
+from magnet.commands.terminal import RunFolder, percent, plain, progress, read_options, say_notes, table
+from magnet.data.sources import find_source
+from magnet.runs.folders import check_run
 
 HELP = """Errors of a run on the test part of its own data, or on other data.
 
@@ -43,11 +45,15 @@ class Evaluate:
 def main(arguments: Sequence[str]) -> None:
     """Evaluate a run and show the result."""
     options = read_options(Evaluate, "evaluate", HELP, arguments)
+    check_run(options.run)
+    if options.data:
+        find_source(options.data)
 
     from magnet.runs.evaluate import evaluate
+    from magnet.runs.run import Run
 
     with progress("embedding") as report:
-        run = open_run(
+        run = Run(
             options.run,
             which=options.checkpoint,
             test_draws=options.test_draws,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from magnet.commands.terminal import Report, RunFolders, open_run, plain, read_options, say_notes
+from magnet.commands.terminal import Report, RunFolders, plain, read_options, say_notes
 from magnet.errors import UserError
+from magnet.runs.folders import check_run
 
 if TYPE_CHECKING:
     from magnet.report.explorer.build import Say
@@ -70,17 +71,22 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("nothing to explore: give one to three run folders")
     if options.examples < 10:
         raise UserError(f"--examples must be at least 10; found {options.examples}")
-    if options.out.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"--out {options.out} must end in .html")
+    if options.out.suffix.lower() not in (".html", ".htm") or options.out.is_dir():
+        raise UserError(f"--out {options.out} must be a file that ends in .html")
+    if options.table and options.table.suffix.lower() not in (".csv", ".parquet"):
+        raise UserError(f"--table {options.table} must end in .csv or .parquet")
+    for folder in options.runs:
+        check_run(folder)
 
     from magnet.report.explorer.build import explore
     from magnet.report.explorer.table import check_table, write_table
     from magnet.report.html import write_whole
+    from magnet.runs.run import Run
 
     if options.table:
         check_table(options.table)
     with steps() as say:
-        runs = [open_run(folder, which=options.checkpoint, report=say("embedding")) for folder in options.runs]
+        runs = [Run(folder, which=options.checkpoint, report=say("embedding")) for folder in options.runs]
         say_notes(note for run in runs for note in run.notes)
         explorer = explore(runs, examples=options.examples, seed=options.seed, say=say)
         page = explorer.html()

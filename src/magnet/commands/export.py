@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from magnet.commands.terminal import RunFolder, given_options, percent, progress, read_options, say_notes
 from magnet.errors import UserError
 from magnet.files import read_json
+from magnet.runs.folders import BUNDLE, check_bundle, check_file, check_model
 
 if TYPE_CHECKING:
     from magnet.export import Model
@@ -52,6 +53,8 @@ def main(arguments: Sequence[str]) -> None:
     said = "with_references" in given_options(arguments)
     if onnx and said:
         raise UserError("--with-references is for folders: an ONNX file has no references")
+    check_model(options.run)
+    (check_file if onnx else check_bundle)(options.to, force=options.force)
 
     from magnet.training.folder import merging_note
 
@@ -107,7 +110,7 @@ def write_onnx(source: "Run | Model", options: Export) -> dict[str, Any]:
 
 def write_bundle(source: "Run | Model", options: Export, said: bool) -> dict[str, Any]:
     """Write the folder; what is in it."""
-    from magnet.export.bundle import BUNDLE, export_bundle, load
+    from magnet.export.bundle import export_bundle, load
 
     wanted = options.with_references if said else None
     folder = export_bundle(source, options.to, with_references=wanted, force=options.force)

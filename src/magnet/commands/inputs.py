@@ -1,6 +1,7 @@
 """What commands are given to work on: a run, and photos or vectors to ask it about."""
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from magnet.commands.terminal import progress, say_notes
+from magnet.commands.terminal import check_inputs, progress, say_notes
 from magnet.data.arrays import read_npz
-from magnet.data.images import decode, is_image
+from magnet.data.images import decode
+from magnet.data.listings import is_image
 from magnet.errors import UserError
 from magnet.export import Model, load
 from magnet.training.folder import merging_note
@@ -37,7 +39,7 @@ def ask(
     say_notes([merging_note(folder)])
     with progress("embedding") as report:
         model = load(folder, report=report)
-        answers = question(model, read_queries(model, inputs))
+        answers = question(model, read_queries(model.description.kind, model.description.network.shape, inputs))
     if as_json:
         print(json.dumps(answers, indent=1))
         return
@@ -48,16 +50,15 @@ def ask(
         show(answer, console)
 
 
-def read_queries(model: Model, paths: Sequence[Path]) -> Queries:
-    """Photos for a model of images, rows of vector files for one of vectors; all are checked before any is used."""
-    kind = model.description.kind
+def read_queries(kind: str, shape: Sequence[int], paths: Sequence[Path]) -> Queries:
+    """Photos for a model of images, rows of vector files for one of vectors of ``shape`` (d,); all are checked before
+    any is used.
+    """
     if not paths:
         raise UserError(f"nothing to look at: give {'photos' if kind == 'images' else VECTORS}")
-    for path in paths:
-        if not path.exists():
-            raise UserError(f"{path} does not exist")
+    check_inputs(paths)
     if kind == "vectors":
-        return _vectors(model.description.network.shape[0], paths)
+        return _vectors(shape[0], paths)
     files = [file for path in paths for file in (_photos(path) if path.is_dir() else [path])]
     for file in files:
         decode(file, 8)  # an unreadable one is said before the others have taken their time
@@ -65,9 +66,11 @@ def read_queries(model: Model, paths: Sequence[Path]) -> Queries:
 
 
 def _photos(folder: Path) -> list[Path]:
-    found = sorted(file for file in folder.iterdir() if is_image(file.name))
+    found = sorted(
+        Path(place) / name for place, _, names in os.walk(folder, followlinks=True) for name in names if is_image(name)
+    )
     if not found:
-        raise UserError(f"{folder} holds no images")
+        raise UserError(f"{folder} holds no images, and no folder in it does")
     return found
 
 

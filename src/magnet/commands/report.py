@@ -6,6 +6,7 @@ from pathlib import Path
 
 from magnet.commands.terminal import RunFolders, plain, progress, read_options, say_notes
 from magnet.errors import UserError
+from magnet.runs.folders import check_run
 
 HELP = """One page on one or several runs, side by side: a single HTML file that needs no network and no server.
 
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("nothing to report on: give one or more run folders")
     if options.out.suffix.lower() not in (".html", ".htm") or options.out.is_dir():
         raise UserError(f"--out {options.out} must be a file that ends in .html")
+    for folder in options.runs:
+        check_run(folder)
 
     from rich.console import Console
     from rich.markup import escape

@@ -9,9 +9,10 @@ from typing import Any
 
 import tyro
 
-from magnet.commands.terminal import given_options, read_options, say_notes, short_name, value_of
-from magnet.commands.train import check_used, preset_defaults
+from magnet.commands.terminal import given_options, read_grouped, say_notes, short_name, value_of
+from magnet.commands.train import GROUPS, check_settings, check_used, preset_defaults
 from magnet.errors import UserError, did_you_mean
+from magnet.methods import check_name
 from magnet.training.config import TrainConfig, start_note
 
 EXPERIMENTS = {
@@ -24,6 +25,7 @@ EXPERIMENTS = {
     "leaderboard": "every method with the same start: classes, merged pairs and hidden classes, beside linear models",
     "ablations": "alpha, K, M against D, L, refreshes, scaling, sampling, warm start",
 }
+TRAINED = {field.name for field in dataclasses.fields(TrainConfig)}
 HELP = """Regenerate a table or figure of the paper on your data: EXPERIMENT is one of
 
 {list}
@@ -70,10 +72,19 @@ def main(arguments: Sequence[str]) -> None:
     wanted, words = _wanted(arguments)
     start = preset_defaults(words, "magnet")
     default = ReproduceOptions(**vars(start) | {"data": start.data or tyro.MISSING})
-    options = read_options(ReproduceOptions, "reproduce EXPERIMENT", HELP, words, default=default)
+    own = tuple(field.name for field in dataclasses.fields(ReproduceOptions) if field.name not in TRAINED)
+    options = read_grouped(ReproduceOptions, "reproduce EXPERIMENT", HELP, words, default, {"experiment": own} | GROUPS)
     if value_of("--method", words):
         raise UserError("reproduce compares several methods: give them as --methods, such as --methods softmax magnet")
-    settings = {field.name for field in dataclasses.fields(TrainConfig)} - {"method", "out", "data", "preset"}
+    if options.against and len(wanted) > 1:
+        raise UserError("--against compares one experiment with its earlier results: name the experiment, not all")
+    check_settings(options)
+    for row in options.methods:
+        check_name(row if row.startswith("pml/") else row.partition("(")[0])
+    for flag, file in (("--settings", options.settings), ("--against", options.against)):
+        if file is not None and not file.is_file():
+            raise UserError(f"{flag} must be the results.json of an experiment; {file} does not exist")
+    settings = TRAINED - {"method", "out", "data", "preset"}
     given = {name: getattr(options, name) for name in sorted(settings & given_options(words))}
 
     def configure(row: str) -> TrainConfig:
@@ -88,8 +99,6 @@ def main(arguments: Sequence[str]) -> None:
     from magnet.experiments.outcome import read_values
 
     console = Console()
-    if options.against and len(wanted) > 1:
-        raise UserError("--against compares one experiment with its earlier results: name the experiment, not all")
     before = read_values(options.against, wanted[0]) if options.against else None
     for row in options.methods:  # before any work: a row's own settings must make sense
         config = configure(row)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from magnet.commands.terminal import Inputs, RunFolder, plain, read_options, table
+from magnet.commands.terminal import Inputs, RunFolder, check_inputs, plain, read_options, table
 from magnet.errors import UserError
+from magnet.runs.folders import check_model
 
 if TYPE_CHECKING:
     from magnet.commands.inputs import Queries
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str]) -> None:
     options = read_options(Search, "search", HELP, arguments)
     if options.count < 1:
         raise UserError(f"--count must be at least 1; found {options.count}")
+    check_model(options.run)
+    check_inputs(options.inputs)
 
     from magnet.commands.inputs import ask
 

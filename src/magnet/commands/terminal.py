@@ -1,11 +1,14 @@
 """What all commands share: options from the command line, text that cannot act on the terminal, progress beside it."""
 
+import ast
+import dataclasses
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 import tyro
 from rich.console import Console
@@ -14,9 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from magnet.errors import UserError
-
-if TYPE_CHECKING:
-    from magnet.runs.run import Run
 
 T = TypeVar("T")
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="The run folder.")]
@@ -30,7 +30,8 @@ Inputs = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(
         metavar="INPUT ...",
-        help="Photos, or folders of them; for a run on vectors .npy, .npz with X, or .csv, a row for each vector.",
+        help="Photos, or folders of them with all that is in them; for a run on vectors .npy, .npz with X, or .csv, "
+        "a row for each vector.",
         help_behavior_hint="(one or more)",
     ),
 ]
@@ -40,6 +41,43 @@ Report = Callable[[int, int], None]  # told how much is done, of how much
 def read_options(kind: type[T], command: str, description: str, arguments: Sequence[str], **more: Any) -> T:
     """Options of a command from its words on the command line; ``--help`` prints the description with examples."""
     return tyro.cli(kind, prog=f"magnet {command}", description=description, args=list(arguments), **more)
+
+
+def read_grouped(
+    kind: type[T], command: str, description: str, arguments: Sequence[str], default: Any, groups: dict[str, Any]
+) -> T:
+    """Like `read_options`, of a dataclass of many options: ``--help`` shows them in groups.
+
+    Args:
+        groups: the fields of each group, by its name. Fields that no group names are in the one that is empty.
+    """
+    hints, texts = get_type_hints(kind, include_extras=True), _docstrings(kind)
+    named = {name for names in groups.values() for name in names}
+    rest = tuple(field.name for field in dataclasses.fields(cast(Any, kind)) if field.name not in named)
+    parts: list[tuple[str, Any, Any]] = []
+    for group, names in groups.items():
+        fields = []
+        for name in names or rest:
+            if name in hints:
+                told = cast(Any, Annotated)[hints[name], tyro.conf.arg(help=texts.get(name, ""))]
+                fields.append((name, told, dataclasses.field(default=getattr(default, name))))
+        part = dataclasses.make_dataclass(group.capitalize(), fields, frozen=True)
+        parts.append((group, part, dataclasses.field(default_factory=part)))
+    whole = dataclasses.make_dataclass("Options", parts, frozen=True)
+    read: Any = read_options(whole, command, description, arguments, config=(tyro.conf.OmitArgPrefixes,))
+    return kind(**{name: value for part in vars(read).values() for name, value in vars(part).items()})
+
+
+def _docstrings(kind: type) -> dict[str, str]:
+    """The text below each field of a dataclass and of those that it extends."""
+    found: dict[str, str] = {}
+    for owner in reversed([owner for owner in kind.__mro__ if dataclasses.is_dataclass(owner)]):
+        (tree,) = ast.parse(inspect.cleandoc(inspect.getsource(owner))).body
+        body = cast(ast.ClassDef, tree).body
+        for field, text in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                found[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
+    return found
 
 
 def value_of(flag: str, arguments: Sequence[str], default: str = "") -> str:
@@ -56,6 +94,13 @@ def value_of(flag: str, arguments: Sequence[str], default: str = "") -> str:
     return default
 
 
+def check_inputs(paths: Iterable[Path]) -> None:
+    """Refuse photos, folders or files that do not exist."""
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path} does not exist")
+
+
 def given_options(arguments: Sequence[str]) -> set[str]:
     """The options that were given, as Python spells them; also those that were switched off.
 
@@ -64,16 +109,6 @@ def given_options(arguments: Sequence[str]) -> set[str]:
     """
     names = {word.split("=")[0].removeprefix("--").replace("-", "_") for word in arguments if word.startswith("--")}
     return {name.removeprefix("no_") for name in names}
-
-
-def open_run(folder: Path, **options: Any) -> "Run":
-    """A run by its folder."""
-    from magnet.runs.run import Run
-
-    if not folder.is_dir():
-        found = "that is a file" if folder.exists() else "no such folder"
-        raise UserError(f"there is no run at {folder}: {found}")
-    return Run(folder, **options)
 
 
 def short_name(data: str) -> str:

@@ -3,24 +3,35 @@
 import dataclasses
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+from rich.console import Console
 
-from magnet.commands.terminal import given_options, read_options, say_notes, value_of
+from magnet import backbones, methods
+from magnet.commands.terminal import given_options, plain, read_grouped, say_notes, value_of
+from magnet.data.sources import find_source
 from magnet.errors import UserError
-from magnet.training.config import TrainConfig, start_note, with_preset
+from magnet.runs.folders import check_run
+from magnet.training.config import CONFIG, TrainConfig, kind_of, start_note, with_preset
+
+if TYPE_CHECKING:
+    from magnet.data import Dataset
 
 HELP = """Train a representation on labelled images or vectors.
 
-Defaults follow the preset, which is chosen by the data unless you name one; what you give yourself goes first.
+Defaults follow the preset, which is chosen by the data unless you name one, or the file given as --config; what you
+give yourself goes first.
 
 examples:
   magnet train --data photos/ --out runs/photos
   magnet train --data features.npz --method triplet --seed 1
   magnet train --data pets:oxford-iiit-pet --preset paper/pets --weights googlenet.pth
+  magnet train --config searches/photos-magnet-0/best.yaml --seed 1
   magnet train --resume runs/photos
   torchrun --nproc-per-node 2 -m magnet train --data photos/ --out runs/photos
 """
@@ -30,8 +41,28 @@ examples:
 class TrainOptions(TrainConfig):
     """The options of `magnet train`."""
 
+    config: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """All settings from a file: config.yaml of a run, or best.yaml of `magnet tune`. Options beside it go first."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """Go on with this run, which keeps its settings."""
+
+
+# The options as `--help` shows them; what is not named here is about the training.
+GROUPS = {
+    "data": ("data", "validation", "bad_images", "hash_images", "image_size", "rescale", "flip", "test_draws"),
+    "method": (
+        "method", "preset", "config", "alpha", "scaling", "own_mean", "clusters_per_class", "clusters_per_batch",
+        "examples_per_cluster", "impostor_fraction", "target_neighbours", "neighbours", "refresh_every",
+    ),
+    "network": (
+        "backbone", "start", "power", "shrinkage", "standardize", "dim", "hidden", "dropout", "weights",
+        "freeze", "freeze_batchnorm", "warm_start", "warm_start_epochs",
+    ),
+    "training": (),
+    "output": (
+        "out", "resume", "evaluate", "checkpoint_every", "keep_refreshes", "tensorboard", "quiet",
+    ),
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -40,24 +71,81 @@ def main(arguments: Sequence[str]) -> None:
     run = value_of("--resume", arguments)
     if "resume" in given and (not run or run.startswith("--")):
         raise UserError("--resume needs the folder of a run, as in: magnet train --resume runs/photos")
-    start = preset_defaults(arguments)
+    start = read_file(Path(value_of("--config", arguments))) if "config" in given else preset_defaults(arguments)
+    if "config" in given and "preset" in given:
+        raise UserError("--config brings all settings: leave out --preset")
     default = TrainOptions(**vars(start) | {"data": start.data or ("" if "resume" in given else tyro.MISSING)})
-    options = read_options(TrainOptions, "train", HELP, arguments, default=default)
+    options = read_grouped(TrainOptions, "train", HELP, arguments, default, GROUPS)
     if options.resume is not None:
         others = sorted(given - {"resume", "quiet"})
         if others:
             words = " ".join(f"--{name.replace('_', '-')}" for name in others)
             raise UserError(f"--resume goes on with the settings of the run: leave out {words}")
+        check_run(options.resume)
         _resume(options.resume, options.quiet)
         return
-    check_used(options, default)
+    check_settings(options)
+    if options.out is not None and (options.out / CONFIG).exists():
+        raise UserError(
+            f"{options.out} holds a run already: give another --out, or `magnet train --resume {options.out}`"
+        )
+    first = int(os.environ.get("RANK", "0")) == 0
+    console = Console(highlight=False, soft_wrap=True)
+    with console.status("Loading PyTorch, opening the data") if first and not options.quiet else nullcontext():
+        from magnet.training.train import train
+        from magnet.training.workbench import complete, open_for
 
-    from magnet.training.train import train
-
-    config = config_of(options)
-    if int(os.environ.get("RANK", "0")) == 0:
+        check_used(options, default)
+        data = open_for(config_of(options))
+        config = complete(config_of(options), data)
+    if first:
         say_notes([start_note(config)])
-    _finish(train(config), config)
+        for line in plan(config, data):
+            console.print(plain(line))
+    _finish(train(config_of(options), data=data), config)
+
+
+def read_file(path: Path) -> TrainConfig:
+    """The settings in a file that a run or `magnet tune` wrote. A run that is there already is not written again."""
+    if not path.is_file():
+        raise UserError(
+            f"--config {path} {'is a folder' if path.is_dir() else 'does not exist'}: give a .yaml of settings"
+        )
+    try:
+        config = TrainConfig.load(path)
+    except TypeError:
+        raise UserError(f"{path} does not say which data to train on: it has no `data`") from None
+    return dataclasses.replace(config, out=None) if config.out and (config.out / CONFIG).exists() else config
+
+
+def check_settings(config: TrainConfig) -> None:
+    """What is wrong with settings as far as it can be said without torch: names, numbers, and paths."""
+    config.check()
+    methods.check_name(config.method)
+    if config.backbone != "auto":
+        backbones.check_name(config.backbone.removesuffix("@pretrained"))
+    find_source(config.data)
+    if config.weights is not None and not config.weights.is_file():
+        raise UserError(f"--weights {config.weights} does not exist")
+    if config.warm_start is not None:
+        check_run(config.warm_start)
+
+
+def plan(config: TrainConfig, data: "Dataset") -> list[str]:
+    """What is going to be trained, in lines for people: the data and its parts, method and network, the length."""
+    parts = {part: len(data.indices(part)) for part in ("train", "validation", "test")}
+    counts = ", ".join(f"{count:,} {part}" for part, count in parts.items() if count)
+    size = f" of {data.shape[0]:,} numbers" if data.kind == "vectors" else ""
+    batch = config.clusters_per_batch * config.examples_per_cluster
+    steps = config.steps or config.epochs * -(-parts["train"] // batch)
+    length = f"{steps:,} steps" if steps >= 0 else "as many steps as held-out training data asks for, each"
+    dim = f" to {config.dim} dimensions" if config.dim else ""
+    image = f", images of {config.image_size} pixels" if data.kind == "images" else ""
+    return [
+        f"{data.name}: {len(data):,} {data.kind}{size}, {len(data.classes):,} classes; {counts}",
+        f"{config.method} with {config.backbone}{dim}{image}; {config.start} start, preset {config.preset}",
+        f"{length} of {batch} examples, seed {config.seed}",
+    ]
 
 
 def preset_defaults(arguments: Sequence[str], method: str = "", start: str = "") -> TrainConfig:
@@ -118,3 +206,6 @@ def _finish(folder: Path, config: TrainConfig) -> None:
         from magnet.commands.evaluate import main as evaluate
 
         evaluate([str(folder)])
+    look = "magnet explore" if find_spec("plotly") and find_spec("openTSNE") else "magnet report"
+    photos = "PHOTO" if kind_of(config.data) == "images" else "VECTORS.npy"
+    print(f"\nNext: {look} {folder}\n      magnet classify {folder} {photos}")

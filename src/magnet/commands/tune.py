@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 from rich.console import Console
 
-from magnet.commands.terminal import given_options, percent, progress, read_options, short_name, table
-from magnet.commands.train import check_used, config_of, preset_defaults
+from magnet.commands.terminal import given_options, percent, progress, read_grouped, short_name, table
+from magnet.commands.train import GROUPS, check_settings, check_used, config_of, preset_defaults
 from magnet.training.config import TrainConfig, with_preset
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ def main(arguments: Sequence[str]) -> None:
     start = preset_defaults(arguments)
     # The annealing factor is searched as in the paper, whatever the schedule of the preset, unless cosine is asked for.
     default = TuneOptions(**vars(start) | {"data": start.data or tyro.MISSING, "schedule": "annealing"})
-    options = read_options(TuneOptions, "tune", HELP, arguments, default=default)
+    groups = GROUPS | {"search": ("trials", "jobs", "sampler", "keep")}
+    options = read_grouped(TuneOptions, "tune", HELP, arguments, default, groups)
+    check_settings(options)
     check_used(options, default)
     folder = options.out or Path("searches") / f"{short_name(options.data)}-{options.method}-{options.seed}"
 

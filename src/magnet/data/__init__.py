@@ -1,8 +1,19 @@
 """Data: labelled vectors and images, the named benchmark sets, and augmentation."""
 
-from magnet.data.augment import Augmentation, normalise
+from typing import TYPE_CHECKING
+
 from magnet.data.benchmarks import SOURCES, describe
-from magnet.data.dataset import Dataset, open_data
-from magnet.data.groups import merge_classes
+from magnet.lazy import lazily
+
+if TYPE_CHECKING:
+    from magnet.data.augment import Augmentation, normalise
+    from magnet.data.dataset import Dataset, open_data
+    from magnet.data.groups import merge_classes
 
 __all__ = ["SOURCES", "Augmentation", "Dataset", "describe", "merge_classes", "normalise", "open_data"]
+
+__getattr__ = lazily(
+    __name__,
+    {"Augmentation": "augment", "Dataset": "dataset", "merge_classes": "groups", "normalise": "augment",
+     "open_data": "dataset"},
+)  # fmt: skip

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -16,20 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from magnet.data.arrays import KEYS, Numbered, list_arrays, read_npz
+from magnet.data.arrays import KEYS, Numbered, list_arrays
 from magnet.data.attributes import Attributes
-from magnet.data.benchmarks import READERS
-from magnet.data.benchmarks.digits import list_digits
 from magnet.data.images import ImageCache, decode, find_unreadable, room
-from magnet.data.listings import PARTS, TEST, Listing, compact_classes, complete, list_csv, list_folder
-from magnet.errors import UserError, did_you_mean
+from magnet.data.listings import PARTS, TEST, Listing, compact_classes, complete
+from magnet.data.sources import find_source
+from magnet.errors import UserError
 from magnet.files import file_digest
 
 GIBIBYTE = 2**30
 DEFAULT_IMAGE_SIZE = 224
-EXPECTED = "a folder of class folders, a .csv of path,label, an .npz with X and y, digits, or " + ", ".join(
-    f"{name}:FOLDER" for name in READERS
-)
 BLOCK = 2**24  # bytes of an array, and names, that are looked at together
 GONE = "gone"  # stands for a file that is no longer there
 OTHER = {
@@ -244,7 +239,7 @@ def open_data(
     """
     if on_bad_image not in ("error", "skip"):
         raise UserError(f"on_bad_image is {on_bad_image!r}, expected 'error' or 'skip'.")
-    listing = _read(spec)
+    listing = find_source(spec)()
     if on_bad_image == "skip" and not isinstance(listing.content, np.ndarray):
         bad = find_unreadable(listing.content)
         listing.skipped = [(str(listing.content[i]), reason) for i, reason in bad.items()]
@@ -252,33 +247,6 @@ def open_data(
     return Dataset(
         listing, spec=spec, seed=seed, validation=validation, cache_bytes=cache_bytes, hash_images=hash_images
     )
-
-
-def _read(spec: str) -> Listing:
-    if spec == "digits":
-        return list_digits()
-    name, colon, folder = spec.partition(":")
-    if colon and name in READERS:
-        if not folder:
-            raise UserError(f"{spec} names no folder; write {name}:FOLDER.")
-        return READERS[name](Path(folder).expanduser())
-    path = Path(spec).expanduser()
-    if path.is_dir():
-        return list_folder(path)
-    if not path.exists() and colon and re.fullmatch(r"[A-Za-z][\w-]+", name):
-        hint = did_you_mean(name, READERS)
-        raise UserError(f"{spec}: no benchmark set is called {name!r}{hint} There are: {', '.join(READERS)}.")
-    readers: dict[str, Callable[[Path], Listing]] = {".csv": list_csv, ".npz": _list_npz}
-    if path.suffix.lower() not in readers:
-        found = "is a file of another kind" if path.exists() else "does not exist"
-        raise UserError(f"{spec} {found}; expected {EXPECTED}.")
-    if not path.is_file():
-        raise UserError(f"{spec} does not exist.")
-    return readers[path.suffix.lower()](path)
-
-
-def _list_npz(path: Path) -> Listing:
-    return list_arrays(read_npz(path, KEYS, required=("X", "y")), path.stem)
 
 
 @dataclass(frozen=True)

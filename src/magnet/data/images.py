@@ -14,13 +14,7 @@ from torch import Tensor
 
 from magnet.errors import UserError
 
-EXTENSIONS = frozenset([".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"])
 ORIENTATION = 0x0112
-
-
-def is_image(name: str) -> bool:
-    """Whether a file of this name counts as an image: its extension is known, and it is not hidden."""
-    return not name.startswith(".") and Path(name).suffix.lower() in EXTENSIONS
 
 
 def room(size: int) -> int:

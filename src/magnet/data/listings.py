@@ -14,13 +14,18 @@ from pathlib import Path
 import numpy as np
 
 from magnet.data.attributes import Attributes
-from magnet.data.images import EXTENSIONS, is_image
 from magnet.errors import UserError
 
 TRAIN, VALIDATION, TEST = 0, 1, 2
 PARTS = {"train": TRAIN, "validation": VALIDATION, "val": VALIDATION, "test": TEST}
 TEST_FRACTION = 0.3
+EXTENSIONS = frozenset([".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"])
 Content = np.ndarray | Sequence[Path]
+
+
+def is_image(name: str) -> bool:
+    """Whether a file of this name counts as an image: its extension is known, and it is not hidden."""
+    return not name.startswith(".") and Path(name).suffix.lower() in EXTENSIONS
 
 
 @dataclass

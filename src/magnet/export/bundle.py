@@ -21,11 +21,11 @@ from magnet.export.model import Model
 from magnet.files import read_json, replacing_folder
 from magnet.index import ClusterIndex
 from magnet.runs.evaluate import evaluate, plain_errors
+from magnet.runs.folders import BUNDLE, check_bundle, check_model
 from magnet.runs.run import Run
-from magnet.training.config import CONFIG
 from magnet.training.refresh import Report
 
-BUNDLE, NAMES = "bundle.json", "names.json"
+NAMES = "names.json"
 NETWORK, CLUSTERS, REFERENCES = "network.safetensors", "clusters.safetensors", "references.safetensors"
 FORMAT = "magnet-bundle/3"
 FEW = 50_000  # references that are taken along unless they are declined
@@ -47,20 +47,11 @@ def load(
         report: told how many examples of a run are embedded, of how many, the first time that it is used.
     """
     folder = Path(path)
+    check_model(folder)
     if (folder / BUNDLE).is_file():
         chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         return read_bundle(folder, torch.device(chosen))
-    if (folder / CONFIG).is_file():
-        return model_of(Run(folder, which=which, device=device, need_data=False, report=report))
-    if not folder.exists():
-        raise UserError(f"there is no run at {folder}: no such folder")
-    if not folder.is_dir():
-        hint = "; an ONNX file is for onnxruntime" if folder.suffix.lower() == ".onnx" else ""
-        raise UserError(f"{folder} is a file: give the folder of a run or of a bundle{hint}")
-    raise UserError(
-        f"{folder} is not a run and not a bundle: it has neither {CONFIG} nor {BUNDLE}. "
-        f"Train one with `magnet train --out {folder}`"
-    )
+    return model_of(Run(folder, which=which, device=device, need_data=False, report=report))
 
 
 def model_of(run: Run | Model) -> Model:
@@ -139,7 +130,7 @@ def export_bundle(
         force: replace a bundle that is there already. Anything else is never replaced.
     """
     model, folder = model_of(run), Path(folder)
-    _check_place(folder, force)
+    check_bundle(folder, force=force)
     if with_references and model.references is None:
         raise UserError("the model has no references that could go along")
     references = model.references if with_references or (with_references is None and _few(model)) else None
@@ -197,14 +188,6 @@ def read_bundle(folder: Path, device: torch.device) -> Model:
 
 def _few(model: Model) -> bool:
     return model.references is not None and len(model.references) <= FEW
-
-
-def _check_place(folder: Path, force: bool) -> None:
-    if folder.is_dir() and not any(folder.iterdir()):
-        return
-    if folder.exists() and not (force and (folder / BUNDLE).is_file()):
-        hint = ", or --force to replace it" if (folder / BUNDLE).is_file() else ""
-        raise UserError(f"{folder} exists already: choose another place{hint}")
 
 
 def _save(path: Path, tensors: dict[str, Tensor]) -> None:

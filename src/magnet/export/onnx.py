@@ -21,6 +21,7 @@ from magnet.export.bundle import measured, model_of
 from magnet.export.description import preprocessing
 from magnet.export.model import Model
 from magnet.files import replacing
+from magnet.runs.folders import check_file
 from magnet.runs.run import Run
 
 OPSET = 18  # what the exporter writes without converting; onnxruntime has it since 1.14
@@ -113,8 +114,7 @@ def export_onnx(run: Run | Model, path: str | os.PathLike[str], *, force: bool =
         UserError: when the file differs from PyTorch by more than 1e-4; none is left behind then.
     """
     path = Path(path)
-    if path.is_dir() or (path.exists() and not force):
-        raise UserError(f"{path} exists already: choose another place, or --force to replace it")
+    check_file(path, force=force)
     onnx, runtime = _import("onnx"), _import("onnxruntime")
     _import("onnxscript")
     model, (raw, real) = model_of(run), examples(run)

@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from importlib import import_module
 from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -20,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from magnet.classify import NearestClusters, SoftNeighbours
-from magnet.errors import UserError, did_you_mean
 from magnet.index import ClusterIndex
 
 Classifier = Literal["knc", "knn", "head"]
@@ -327,41 +325,3 @@ class BalancedBatches(RandomBatches):
     def _some(self, members: list[int], rng: random.Random) -> list[int]:
         again, rest = divmod(self.batch_size // self.classes, len(members))
         return members * again + rng.sample(members, rest)
-
-
-# The methods by name: a new one is one new file and one line here.
-METHODS = {
-    "magnet": "magnet:Magnet",
-    "softmax": "softmax:Softmax",
-    "triplet": "triplet:Triplet",
-    "semantic-triplet": "semantic_triplet:SemanticTriplet",
-    "contrastive": "contrastive:Contrastive",
-    "nca": "nca:NCA",
-    "cluster-nca": "cluster_nca:ClusterNCA",
-    "ncm": "ncm:NCM",
-    "ncmc": "ncm:NCMC",
-}
-# Magnet with one of its choices undone, for the ablations.
-VARIANTS = {
-    "magnet/uniform-seeds": "variants:UniformSeeds",
-    "magnet/random-clusters": "variants:RandomClusters",
-    "magnet/cached-representations": "variants:CachedRepresentations",
-}
-
-
-def method_class(name: str) -> type[Method]:
-    """The class of a method, by its name on the command line; ``pml/NAME`` is a loss of pytorch-metric-learning.
-
-    >>> method_class("semantic-triplet").__name__
-    'SemanticTriplet'
-    """
-    if name.startswith("pml/"):
-        from magnet.methods.pml import pml_method
-
-        return pml_method(name)
-    known = METHODS | VARIANTS
-    if name not in known:
-        raise UserError(f"no method {name!r}{did_you_mean(name, METHODS)} There are: {', '.join(METHODS)}, pml/NAME")
-    module, attribute = known[name].split(":")
-    found: type[Method] = getattr(import_module(f"magnet.methods.{module}"), attribute)
-    return found

@@ -21,6 +21,7 @@ from magnet.files import file_digest, replacing
 from magnet.index import ClusterIndex
 from magnet.neighbours import check_ids, check_representations
 from magnet.runs.calibrate import Calibration, calibrate, choose_votes
+from magnet.runs.folders import check_run
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
 from magnet.training.folder import (
     change_note,
@@ -144,8 +145,7 @@ class Run:
         report: Report | None = None,
     ) -> None:
         folder = Path(folder)
-        if not (folder / CONFIG).is_file():
-            raise UserError(f"{folder} is not a run: it has no {CONFIG}. Train one with `magnet train --out {folder}`")
+        check_run(folder)
         self.folder, self.report = folder, report
         self.config = read_config(folder)
         if test_draws:

@@ -34,18 +34,19 @@ class Display:
         self.live = not quiet and not silent and self.console.is_terminal
         self._first: tuple[float, int] | None = None
         self._values: dict[str, Any] = {}
+        self._bar = 20 if self.console.width >= 100 else 10
         if self.live:
             self._progress = Progress(
                 SpinnerColumn(),
                 TextColumn("{task.description}", table_column=Column(no_wrap=True)),
-                BarColumn(bar_width=20),
+                BarColumn(bar_width=self._bar),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
                 TimeRemainingColumn(),
                 console=self.console,
                 transient=True,
             )
-            self._task = self._progress.add_task(title, total=total, note="")
+            self._task = self._progress.add_task(title, total=total or None, note="")
 
     def __enter__(self) -> Self:
         if self.live:
@@ -81,7 +82,7 @@ class Display:
         if self._first is None:
             self._first = time.monotonic(), step
         if self.live:
-            self._progress.update(self._task, completed=step, note=self._line(step))
+            self._progress.update(self._task, completed=step, note=self._short_line(step))
 
     def epoch(self, step: int) -> None:
         """Without a live bar, a line for each epoch says where the run is."""
@@ -89,11 +90,21 @@ class Display:
             self.say(f"{self.title}  step {step}/{self.total}  {self._line(step)}")
 
     def _line(self, step: int) -> str:
-        values = self._values
+        values = {name: self._values[name] for name in sorted(self._values, key=lambda name: name != "error")}
         start, first = self._first or (0.0, step)
         if step > first:
             values = values | {"steps/s": round((step - first) / max(time.monotonic() - start, 1e-9), 1)}
         return "  ".join(f"{name} {_short(value)}" for name, value in values.items() if value is not None)
+
+    def _short_line(self, step: int) -> str:
+        """As many of the numbers, the error first, as leave room for the bar, the steps and the time beside them."""
+        room = self.console.width - len(self.title) - self._bar - 2 * len(str(self.total)) - len("  /  0:00:00  ")
+        shown = ""
+        for piece in self._line(step).split("  "):
+            if len(shown) + 2 + len(piece) > room:
+                break
+            shown += f"  {piece}" if shown else piece
+        return shown
 
 
 def _short(value: Any) -> str:

@@ -14,8 +14,7 @@ import numpy as np
 
 from magnet.data.attributes import Attributes
 from magnet.data.benchmarks.source import Source, incomplete, read_mat
-from magnet.data.images import is_image
-from magnet.data.listings import Listing
+from magnet.data.listings import Listing, is_image
 from magnet.errors import UserError
 
 SOURCE = Source(

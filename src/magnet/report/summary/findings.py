@@ -20,8 +20,9 @@ from magnet.evaluation.concentration import Concentration, attribute_concentrati
 from magnet.files import read_json, replacing
 from magnet.index import ClusterIndex
 from magnet.runs.evaluate import evaluate, seconds_of_evaluation
+from magnet.runs.folders import check_run
 from magnet.runs.run import Run, cache_key
-from magnet.training.config import CONFIG, TrainConfig, read_config
+from magnet.training.config import TrainConfig, read_config
 from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress
 from magnet.training.refresh import Report
 
@@ -100,10 +101,7 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 
 
 def _read_run(folder: Path, name: str) -> ReportedRun:
-    if not folder.is_dir():
-        raise UserError(f"there is no run at {folder}: {'that is a file' if folder.exists() else 'no such folder'}")
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"{folder} is not a run: it has no {CONFIG}. Train one with `magnet train --out {folder}`")
+    check_run(folder)
     journal = [record for record in read_journal(folder) if isinstance(record, dict) and "step" in record]
     saved = checkpoints(folder / "checkpoint")
     progress = read_progress(saved[-1]) if saved else {}

@@ -1,0 +1,95 @@
+"""The commands `train`, `evaluate` and `explore` for Python, with the same settings; data may be in memory too."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from magnet.data import Dataset, open_data
+from magnet.errors import UserError
+from magnet.report.explorer.build import explore as look_at
+from magnet.report.html import write_whole
+from magnet.runs.evaluate import evaluate as measure
+from magnet.runs.run import Run
+from magnet.training.config import TrainConfig, with_preset
+from magnet.training.train import train as train_run
+
+
+def train(data: Any, out: str | Path | None = None, **settings: Any) -> Run:
+    """Train a representation, and open the run.
+
+    Args:
+        data: what `--data` takes; or a pair (X, y) of arrays, tensors or frames, vectors (N, d) and labels (N,); or a
+            torch data set of such pairs; or a `magnet.data.Dataset`. Data in memory is not written to the run, which
+            later serves for classifying and searching, and can be evaluated on data that is given.
+        out: the folder of the run (default: runs/DATA-METHOD-SEED).
+        settings: those of `magnet train`, such as ``method``, ``preset``, ``epochs``, ``seed``, ``validation``.
+
+    >>> import tempfile
+    >>> from sklearn.datasets import load_digits
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> run = train(load_digits(return_X_y=True), folder, steps=60, quiet=True)  # doctest: +ELLIPSIS
+    magnet on arrays ...
+    >>> evaluate(run)["knc"]["error"] < 0.1
+    True
+    """
+    unknown = sorted(settings.keys() - {field.name for field in dataclasses.fields(TrainConfig)})
+    if unknown:
+        raise UserError(f"magnet.train() knows no setting {unknown[0]!r}; they are those of `magnet train --help`")
+    seed, validation = settings.get("seed", 0), settings.get("validation", 0.0)
+    opened = _dataset(data, seed=seed, validation=validation)
+    spec = opened.spec if isinstance(data, Dataset) or not isinstance(data, str | Path) else str(data)
+    given = {"preset": opened.kind} | settings
+    start = TrainConfig(spec, method=given.get("method", "magnet"), preset=given.pop("preset"))
+    config = dataclasses.replace(with_preset(start), **given, out=None if out is None else Path(out))
+    return Run(train_run(config, data=opened), data=opened)
+
+
+def evaluate(run: Run | str | Path, data: Any = None, part: str = "test") -> dict[str, Any]:
+    """Errors of a run under kNC, soft kNN and its own head: see `magnet.runs.evaluate.evaluate`.
+
+    Args:
+        run: an opened run, or its folder.
+        data: other data than the run's own, as for `train`; its classes are matched by name.
+        part: "train", "validation", "test" or "all".
+    """
+    opened = run if isinstance(run, Run) else Run(Path(run), need_data=data is None)
+    if data is None or isinstance(data, str | Path):
+        return measure(opened, None if data is None else str(data), part)
+    return measure(opened, _dataset(data, seed=opened.config.seed, validation=0.0), part)
+
+
+def explore(runs: Run | str | Path | Sequence[Run | str | Path], out: str | Path = "explore.html") -> Path:
+    """Write the page that shows what one to three runs have learnt, and return where it is.
+
+    Args:
+        runs: opened runs or their folders, all on the same data.
+        out: the page.
+    """
+    several = [runs] if isinstance(runs, Run | str | Path) else list(runs)
+    opened = [run if isinstance(run, Run) else Run(Path(run)) for run in several]
+    page = look_at(opened, examples=10_000, seed=0, say=lambda what: lambda done, total: None)
+    write_whole(Path(out), page.html())
+    return Path(out)
+
+
+def _dataset(data: Any, *, seed: int, validation: float) -> Dataset:
+    """Data of any kind that `train` takes, opened."""
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, str | Path):
+        return open_data(str(data), seed=seed, validation=validation)
+    if isinstance(data, torch.utils.data.Dataset):
+        pairs = [data[i] for i in range(len(data))]  # type: ignore[arg-type]
+        data = np.stack([np.asarray(x) for x, _ in pairs]), np.array([np.asarray(y).item() for _, y in pairs])
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise UserError(
+            f"found data of type {type(data).__name__}; expected a path, a pair (X, y), a torch data set of pairs, or "
+            "a magnet.data.Dataset"
+        )
+    X, y = data
+    names = {"feature_names": np.array([str(name) for name in X.columns])} if hasattr(X, "columns") else {}
+    return Dataset.from_arrays(np.asarray(X), np.asarray(y), seed=seed, validation=validation, **names)
