@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo bench test lint types unit package format clean
+.PHONY: demo bench test lint types unit docs package format clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -25,7 +25,7 @@ demo: $(READY)  ## train softmax, triplet and Magnet on digits and show the resu
 bench: $(READY)  ## measure speed and memory, and write the tables of docs/performance.md (about 25 minutes)
 	@$(BIN)/magnet bench --docs docs/performance.md
 
-test: lint types unit  ## everything that must hold: style, types, tests
+test: lint types docs unit  ## everything that must hold: style, types, the site of the docs, tests
 
 lint: $(READY)  ## ruff, both checks
 	@$(BIN)/ruff check .
@@ -37,6 +37,9 @@ types: $(READY)  ## mypy
 unit: $(READY)  ## the tests, on two processes of one thread each
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
+docs: $(READY)  ## the documentation as a site, in site/; any warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 package: $(READY)  ## wheel and source archive in dist/, their metadata checked
 	@rm -rf build dist
 	@$(BIN)/python -m build --no-isolation
@@ -47,4 +50,4 @@ format: $(READY)  ## let ruff rewrite the code
 	@$(BIN)/ruff check --fix .
 
 clean:  ## remove the environment and what the tools left
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage* build dist src/*.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage* build dist site .cache src/*.egg-info

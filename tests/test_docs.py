@@ -32,13 +32,14 @@ def test_a_code_block_runs(block, tmp_path, monkeypatch):
 
 
 def test_the_loop_of_the_readme_is_short():
-    block = next(b for b in BLOCKS if b.id == "README.md-0").values[0]
+    readme = [b.values[0] for b in BLOCKS if b.id.startswith("README.md-")]
+    (block,) = [text for text in readme if "NeighbourhoodSampler(" in text]
     assert 10 <= len([line for line in block.splitlines() if line.strip() and "import" not in line]) <= 15
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert target.startswith("http") or (page.parent / target).exists(), target
 
 

@@ -103,8 +103,8 @@ def main(arguments: Sequence[str]) -> None:
     for row in options.methods:  # before any work: a row's own settings must make sense
         config = configure(row)
         config.check()
-        start = f"(start={config.start})" if config.start == "random" else ""
-        check_used(config, configure(config.method + start))
+        begun = f"(start={config.start})" if config.start == "random" else ""
+        check_used(config, configure(config.method + begun))
     say_notes([start_note(configure("magnet"))])
     folder = options.out or Path("results") / short_name(options.data)
     for name in wanted:
