@@ -9,7 +9,7 @@ import magnet
 from magnet.errors import UserError
 
 X, Y = load_digits(return_X_y=True)
-SHORT = {"steps": 30, "quiet": True, "evaluate": False, "epochs": 1}
+SHORT = {"steps": 30, "silent": True, "evaluate": False}
 
 
 def test_arrays_a_frame_and_a_torch_data_set_give_the_same_run(tmp_path):

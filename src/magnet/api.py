@@ -18,7 +18,7 @@ from magnet.training.config import TrainConfig, with_preset
 from magnet.training.train import train as train_run
 
 
-def train(data: Any, out: str | Path | None = None, **settings: Any) -> Run:
+def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **settings: Any) -> Run:
     """Train a representation, and open the run.
 
     Args:
@@ -26,13 +26,13 @@ def train(data: Any, out: str | Path | None = None, **settings: Any) -> Run:
             torch data set of such pairs; or a `magnet.data.Dataset`. Data in memory is not written to the run, which
             later serves for classifying and searching, and can be evaluated on data that is given.
         out: the folder of the run (default: runs/DATA-METHOD-SEED).
+        silent: show nothing while it trains.
         settings: those of `magnet train`, such as ``method``, ``preset``, ``epochs``, ``seed``, ``validation``.
 
     >>> import tempfile
     >>> from sklearn.datasets import load_digits
     >>> folder = tempfile.mkdtemp() + "/run"
-    >>> run = train(load_digits(return_X_y=True), folder, steps=60, quiet=True)  # doctest: +ELLIPSIS
-    magnet on arrays ...
+    >>> run = train(load_digits(return_X_y=True), folder, steps=60, silent=True)
     >>> evaluate(run)["knc"]["error"] < 0.1
     True
     """
@@ -43,9 +43,11 @@ def train(data: Any, out: str | Path | None = None, **settings: Any) -> Run:
     opened = _dataset(data, seed=seed, validation=validation)
     spec = opened.spec if isinstance(data, Dataset) or not isinstance(data, str | Path) else str(data)
     given = {"preset": opened.kind} | settings
-    start = TrainConfig(spec, method=given.get("method", "magnet"), preset=given.pop("preset"))
-    config = dataclasses.replace(with_preset(start), **given, out=None if out is None else Path(out))
-    return Run(train_run(config, data=opened), data=opened)
+    decides = {name: given[name] for name in ("method", "backbone") if name in given}
+    start = "random" if given.get("start") == "random" else "auto"
+    begin = TrainConfig(spec, preset=given.pop("preset"), start=start, **decides)
+    config = dataclasses.replace(with_preset(begin), **given, out=None if out is None else Path(out))
+    return Run(train_run(config, data=opened, silent=silent), data=opened)
 
 
 def evaluate(run: Run | str | Path, data: Any = None, part: str = "test") -> dict[str, Any]:

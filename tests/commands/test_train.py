@@ -72,10 +72,12 @@ def test_a_run_says_what_it_will_do_and_what_to_do_next_and_its_settings_can_be_
     shown = capsys.readouterr().out
     assert "digits: 1,797 vectors of 64 numbers, 10 classes; 1,257 train, 540 test" in shown
     assert "magnet with linear" in shown
-    assert re.search(r"^4 steps of \d+ examples, seed 0$", shown, re.M)
+    assert "length and batches chosen by held-out training data; seed 0" in shown
+    assert re.search(r"^Chosen by held-out training data: .*clusters per class \d", shown, re.M)
     assert f"magnet classify {first} VECTORS.npy" in shown
     again = ["train", "--config", str(first / "config.yaml"), "--steps", "3", "--out", str(second), *words]
     assert main(again) == 0
+    assert re.search(r"^3 steps of \d+ examples; seed 0$", capsys.readouterr().out, re.M)
     old, new = read_config(first), read_config(second)
     assert (new.steps, new.alpha) == (3, 1.5)
     assert dataclasses.replace(new, steps=4, out=None) == dataclasses.replace(old, out=None)

@@ -17,7 +17,7 @@ from magnet.commands.terminal import given_options, plain, read_grouped, say_not
 from magnet.data.sources import find_source
 from magnet.errors import UserError
 from magnet.runs.folders import check_run
-from magnet.training.config import CONFIG, TrainConfig, kind_of, start_note, with_preset
+from magnet.training.config import CONFIG, TrainConfig, kind_of, read_config, start_note, with_preset
 
 if TYPE_CHECKING:
     from magnet.data import Dataset
@@ -137,14 +137,17 @@ def plan(config: TrainConfig, data: "Dataset") -> list[str]:
     counts = ", ".join(f"{count:,} {part}" for part, count in parts.items() if count)
     size = f" of {data.shape[0]:,} numbers" if data.kind == "vectors" else ""
     batch = config.clusters_per_batch * config.examples_per_cluster
-    steps = config.steps or config.epochs * -(-parts["train"] // batch)
-    length = f"{steps:,} steps" if steps >= 0 else "as many steps as held-out training data asks for, each"
+    if batch and (config.steps or config.epochs >= 0):
+        steps = config.steps or config.epochs * -(-parts["train"] // batch)
+        length = f"{steps:,} steps of {batch} examples"
+    else:
+        length = "length and batches chosen by held-out training data"
     dim = f" to {config.dim} dimensions" if config.dim else ""
     image = f", images of {config.image_size} pixels" if data.kind == "images" else ""
     return [
         f"{data.name}: {len(data):,} {data.kind}{size}, {len(data.classes):,} classes; {counts}",
         f"{config.method} with {config.backbone}{dim}{image}; {config.start} start, preset {config.preset}",
-        f"{length} of {batch} examples, seed {config.seed}",
+        f"{length}; seed {config.seed}",
     ]
 
 
@@ -167,7 +170,6 @@ def config_of(options: TrainConfig) -> TrainConfig:
 
 
 def _resume(folder: Path, quiet: bool) -> None:
-    from magnet.training.config import read_config
     from magnet.training.folder import checkpoints, read_progress
     from magnet.training.train import train
 
@@ -201,6 +203,11 @@ def _finish(folder: Path, config: TrainConfig) -> None:
     seconds: dict[str, float] = read_progress(find_checkpoint(folder / "checkpoint", "last"))["seconds"]
     total = sum(seconds.values()) or 1.0
     shares = ", ".join(f"{what} {spent / total:.0%}" for what, spent in seconds.items())
+    done = read_config(folder)
+    chosen = [name for name, value in vars(done).items() if name != "out" and value != getattr(config, name)]
+    if chosen:
+        values = (f"{name.replace('_', ' ')} {getattr(done, name)}" for name in chosen)
+        print(f"Chosen by held-out training data: {', '.join(values)}")
     print(f"The run is in {folder}  ({total:.0f} s: {shares})")
     if config.evaluate:
         from magnet.commands.evaluate import main as evaluate
