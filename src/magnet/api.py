@@ -43,9 +43,8 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
     opened = _dataset(data, seed=seed, validation=validation)
     spec = opened.spec if isinstance(data, Dataset) or not isinstance(data, str | Path) else str(data)
     given = {"preset": opened.kind} | settings
-    decides = {name: given[name] for name in ("method", "backbone") if name in given}
-    start = "random" if given.get("start") == "random" else "auto"
-    begin = TrainConfig(spec, preset=given.pop("preset"), start=start, **decides)
+    decides = {name: given[name] for name in ("method", "backbone", "start") if name in given}
+    begin = TrainConfig(spec, preset=given.pop("preset"), **decides)
     config = dataclasses.replace(with_preset(begin), **given, out=None if out is None else Path(out))
     return Run(train_run(config, data=opened, silent=silent), data=opened)
 
