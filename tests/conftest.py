@@ -1,7 +1,39 @@
 """What holds for all tests."""
 
+import json
 import os
+
+import pytest
 
 # Some virtual processors announce matrix units that they do not have, and bfloat16 arithmetic dies of it. This has to
 # be said before the first product is computed.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+from magnet.cli import main
+
+
+@pytest.fixture
+def command(capsys):
+    """Runs a command that must succeed, and returns what it prints; as JSON if it was asked for."""
+
+    def run(*words):
+        assert main([str(word) for word in words]) == 0
+        printed = capsys.readouterr().out
+        return json.loads(printed) if "--json" in words else printed
+
+    return run
+
+
+@pytest.fixture
+def complaint(capsys):
+    """Runs a command that must be refused in one line, and returns that line."""
+
+    def run(*words):
+        assert main([str(word) for word in words]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("magnet: ")
+        assert captured.err.count("\n") == 1
+        return captured.err
+
+    return run

@@ -1,4 +1,3 @@
-import json
 import shutil
 from pathlib import Path
 
@@ -6,7 +5,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from magnet.cli import main
 from magnet.training.config import TrainConfig
 from magnet.training.loop import Trainer
 from magnet.training.train import train
@@ -57,16 +55,10 @@ def own_photo_run(photo_run, tmp_path) -> Path:
 
 
 @pytest.fixture
-def magnet(capsys, monkeypatch):
-    """Runs a command that must succeed, and returns what it prints; as JSON if it was asked for."""
+def magnet(command, monkeypatch):
+    """`command`, on a terminal of a fixed width."""
     monkeypatch.setenv("COLUMNS", "120")
-
-    def run(*words):
-        assert main([str(word) for word in words]) == 0
-        printed = capsys.readouterr().out
-        return json.loads(printed) if "--json" in words else printed
-
-    return run
+    return command
 
 
 @pytest.fixture
@@ -86,20 +78,5 @@ def stopped(monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 train(config, data=data, silent=True)
         return config.out
-
-    return run
-
-
-@pytest.fixture
-def complaint(capsys):
-    """Runs a command that must be refused in one line, and returns that line."""
-
-    def run(*words):
-        assert main([str(word) for word in words]) == 2
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert captured.err.startswith("magnet: ")
-        assert captured.err.count("\n") == 1
-        return captured.err
 
     return run

@@ -1,6 +1,5 @@
 """Tiny runs to be exported. None of them is written to, apart from its cache."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from PIL import Image
 
 import magnet
-from magnet.cli import main
 from magnet.data import open_data
 from magnet.training.config import TrainConfig
 from magnet.training.train import train
@@ -61,29 +59,3 @@ def nine_digits(tmp_path_factory, digits):
     known = y != 9
     np.savez(folder / "x.npz", X=x[known], y=y[known], split=split[known])
     return magnet.load(short_run(folder / "run", str(folder / "x.npz"), steps=100))
-
-
-@pytest.fixture
-def command(capsys):
-    """Runs a command that must succeed; what it prints, as JSON if that was asked for."""
-
-    def run(*words):
-        assert main([str(word) for word in words]) == 0
-        printed = capsys.readouterr().out
-        return json.loads(printed) if "--json" in words else printed
-
-    return run
-
-
-@pytest.fixture
-def complaint(capsys):
-    """Runs a command that must be refused in one line; that line."""
-
-    def run(*words):
-        assert main([str(word) for word in words]) == 2
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert captured.err.count("\n") == 1
-        return captured.err
-
-    return run
