@@ -8,7 +8,6 @@ training.
 """
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -29,7 +28,6 @@ from magnet.methods import method_class
 from magnet.recipe import Recipe, vote
 from magnet.start import Start, WithinClusters
 from magnet.training.config import TrainConfig
-from magnet.training.folder import read_progress
 from magnet.votes import Examples, Folds, choose_knc, cluster, stratified_folds
 
 PAIRS = "random pairs"
@@ -41,7 +39,7 @@ CONVEX = {
     "nearest class mean": "means",
     "kNC": "knc",
 }
-COLUMNS = ("own", "knc", "means", "knn", "map", "merged", "hidden", "seconds")
+COLUMNS = ("own", "knc", "means", "knn", "map", "merged", "hidden")
 Rule = Callable[[Tensor], np.ndarray]
 Values = dict[str, list[Any]]
 
@@ -94,7 +92,6 @@ def _trained(
         found["means"].append(float((means.predict(queries) != truth).double().mean()))
         found["knn"].append(float(wrong(answers["knn"], truth).mean()))
         found["map"].append(retrieval(queries, truth)["map@r"])
-        found["seconds"].append(sum(read_progress(run.checkpoint)["seconds"].values()))
     for number, merged in enumerate(pairs):
         run = lab.train(replace(on_pairs, seed=on_pairs.seed + number), merged)
         if run is None:
@@ -125,7 +122,6 @@ def _untrained(
             lab.console.print(f"[dim]{name}, {space}[/]", highlight=False)
             found: Values = {column: [] for column in COLUMNS}
             wrongs: dict[str, Any] = {column: [] for column in ("own", "merged", "hidden")}
-            begin = time.perf_counter()
             for column, config, judged, tested in (
                 ("own", on_classes, lab.held, [lab.data]),
                 ("merged", on_pairs, held, pairs),
@@ -134,8 +130,6 @@ def _untrained(
                 setting = _setting(kind, start, judged)
                 for data in tested:
                     _judge(kind, setting, start, data, found, wrongs, column)
-                if column == "own":
-                    found["seconds"].append(time.perf_counter() - begin)
             rows[f"{name}, {space}"] = found, wrongs
     return rows
 
@@ -225,15 +219,13 @@ def _knc(data: Examples) -> Rule:
 
 
 def _table(lab: Lab, values: dict[str, Values]) -> Table:
-    heads = ("own rule", "kNC", "kNC, means", "soft kNN", "MAP@R", "merged pairs", "hidden classes", "seconds")
+    heads = ("own rule", "kNC", "kNC, means", "soft kNN", "MAP@R", "merged pairs", "hidden classes")
     rows = []
     for name, found in values.items():
         cells = [pretty(name) if name in lab.methods else name]
         for column in COLUMNS:
             if not found[column]:
                 cells.append("")
-            elif column == "seconds":
-                cells.append(f"{np.mean(found[column]):.0f}")
             else:
                 cells.append(spread(found[column]) if None not in found[column] else DIVERGED)
         rows.append(cells)
@@ -244,8 +236,7 @@ def _table(lab: Lab, values: dict[str, Values]) -> Table:
         f"Mean ± standard deviation: own rule, kNC, kNN and MAP@R (in %, larger is better) over {lab.seeds} seeds, "
         f"merged and hidden over {lab.pairings} pairings. Methods have the whitened start unless the row says "
         'otherwise; "features" and "start" say where the others work. kNC: centres (means or refined), K and scaling '
-        "chosen by validation data. Hidden: kNC on the classes, after training on merged pairs of them. Seconds: of "
-        "the training with the chosen settings; of linear models with the choice of their setting.",
+        "chosen by validation data. Hidden: kNC on the classes, after training on merged pairs of them.",
     )
 
 
