@@ -43,7 +43,7 @@ def test_a_large_set_is_sampled_and_the_page_knows(digits_run, tmp_path, magnet,
     assert (len(data["names"]), data["total"]) == (200, 1797)
     # The error is still that of the whole test part.
     error = magnet("evaluate", digits_run, "--json")["knc"]["error"]
-    assert data["runs"][0]["test"] == {"error": error, "n": 540, "images": False}
+    assert data["runs"][0]["test"] == {"error": f"{100 * error:.1f} %", "n": 540, "images": False}
 
 
 def test_without_a_browser_the_file_is_still_there(digits_run, tmp_path, magnet, monkeypatch):

@@ -127,7 +127,6 @@ def test_a_method_of_the_demo_that_diverges_has_no_run_and_no_numbers(tmp_path):
     reached = demo.measure(lab, "softmax")
     assert reached.run is None
     assert reached.knc == reached.knn == reached.hidden == [None, None]
-    assert reached.curve == []
     assert not list((tmp_path / "demo").iterdir())
 
 
@@ -136,8 +135,8 @@ def test_the_demo_goes_on_without_a_method_that_diverges(tmp_path, capsys, monke
 
     def measured(lab, method):
         if method == "triplet":
-            return demo.Reached([None], [None], [None], [], None)
-        return demo.Reached([0.05], [0.06], [0.07], [(10, 0.5)], SimpleNamespace(folder=lab.out / method))
+            return demo.Reached([None], [None], [None], None)
+        return demo.Reached([0.05], [0.06], [0.07], SimpleNamespace(folder=lab.out / method))
 
     drawn = []
     monkeypatch.setattr(demo, "measure", measured)
@@ -147,7 +146,7 @@ def test_the_demo_goes_on_without_a_method_that_diverges(tmp_path, capsys, monke
     main(["--out", str(tmp_path), "--seeds", "1"])
     shown = capsys.readouterr().out
     row = next(line for line in shown.splitlines() if "triplet" in line and "diverged" in line)
-    assert row.count("diverged") == 4
+    assert row.count("diverged") == 3
     assert drawn == ["softmax", "magnet"]
     assert (tmp_path / "explore.html").read_text() == "2 runs"
     assert str(tmp_path / "magnet") in shown.replace("\n", "")

@@ -45,10 +45,20 @@ def test_the_run_holds_the_settings_it_was_trained_with_nothing_left_to_guess(ve
     assert read_config(moved).out == moved
 
 
-def test_every_setting_has_a_flag(monkeypatch, tmp_path):
-    seen = []
-    monkeypatch.setattr("magnet.training.train.train", lambda config: seen.append(config) or tmp_path)
+@pytest.fixture
+def seen(monkeypatch, tmp_path):
+    """The configurations that the command would train, on data that is not there."""
+    found = []
+    monkeypatch.setattr("magnet.training.train.train", lambda config, data: found.append(config) or tmp_path)
+    monkeypatch.setattr("magnet.training.workbench.open_for", lambda config: None)
+    monkeypatch.setattr("magnet.training.workbench.complete", lambda config, data: config)
+    monkeypatch.setattr(command, "check_settings", lambda options: None)
+    monkeypatch.setattr(command, "plan", lambda config, data: [])
     monkeypatch.setattr(command, "_finish", lambda folder, config: None)
+    return found
+
+
+def test_every_setting_has_a_flag(seen):
     config = dataclasses.replace(
         everything_changed(), method="magnet", preset="paper/default", impostor_fraction=0.1, target_neighbours=3,
         evaluate=False,
@@ -57,10 +67,7 @@ def test_every_setting_has_a_flag(monkeypatch, tmp_path):
     assert seen == [config]
 
 
-def test_what_you_give_goes_before_the_preset(monkeypatch, tmp_path):
-    seen = []
-    monkeypatch.setattr("magnet.training.train.train", lambda config: seen.append(config) or tmp_path)
-    monkeypatch.setattr(command, "_finish", lambda folder, config: None)
+def test_what_you_give_goes_before_the_preset(seen):
     command.main(["--data", "photos", "--preset", "paper/pets", "--scaling", "5", "--no-evaluate"])
     assert (seen[0].scaling, seen[0].alpha) == (5.0, 7.18)
 

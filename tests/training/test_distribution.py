@@ -7,7 +7,7 @@ import torch
 
 from magnet.training.config import read_config
 from magnet.training.distribution import exchange, gather_rows, share_classes
-from training.short_runs import flags, settings, start
+from training.short_runs import settings, start
 
 TORCHRUN = ("--standalone", "--nproc-per-node", "2")
 
@@ -40,7 +40,10 @@ def test_all_ranks_hold_the_same_index_losses_and_weights(vectors, images, tmp_p
 @pytest.mark.slow
 def test_torchrun_trains_from_the_command_line(tmp_path):
     config = settings(tmp_path / "run", "digits", epochs=1, quiet=True, preset="paper/default", validation=0.2)
-    process = start(*TORCHRUN, "-m", "magnet", "train", *flags(config), module="torch.distributed.run")
+    # From a file: torchrun would take --start for an abbreviation of an option of its own.
+    config.save(tmp_path / "settings.yaml")
+    words = ("train", "--config", str(tmp_path / "settings.yaml"), "--out", str(config.out))
+    process = start(*TORCHRUN, "-m", "magnet", *words, module="torch.distributed.run")
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
     assert output.count("The run is in") == 1
