@@ -206,8 +206,9 @@ def _finish(folder: Path, config: TrainConfig) -> None:
     done = read_config(folder)
     chosen = [name for name, value in vars(done).items() if name != "out" and value != getattr(config, name)]
     if chosen:
-        values = (f"{name.replace('_', ' ')} {getattr(done, name)}" for name in chosen)
-        print(f"Chosen by held-out training data: {', '.join(values)}")
+        values = [(name.replace("_", " "), getattr(done, name)) for name in chosen]
+        words = [f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in values]
+        Console(highlight=False).print(f"Chosen by held-out training data: {', '.join(words)}")
     print(f"The run is in {folder}  ({total:.0f} s: {shares})")
     if config.evaluate:
         from magnet.commands.evaluate import main as evaluate
