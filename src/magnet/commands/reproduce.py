@@ -62,6 +62,8 @@ class ReproduceOptions(TrainConfig):
     methods: tuple[str, ...] = ()
     """What to compare with magnet, which must be among them (default: softmax, triplet, semantic-triplet, magnet).
     A row may have settings of its own: --methods softmax magnet "magnet(own_mean=batch,schedule=annealing)"."""
+    linear: bool = True
+    """Leaderboard: also logistic regression, linear discriminants and class means, which take long with many classes."""
     peers: bool = False
     """Compare with losses of pytorch-metric-learning too: Proxy-Anchor, SoftTriple, SupCon, Multi-Similarity, ArcFace,
     Proxy-NCA."""
@@ -111,7 +113,7 @@ def main(arguments: Sequence[str]) -> None:
         lab = Lab(
             configure, folder / name, fixed=frozenset(given), seeds=options.seeds, pairings=options.pairings,
             methods=methods_of(name, options.methods, peers=options.peers), trials=options.trials,
-            settings=options.settings, console=console,
+            settings=options.settings, linear=options.linear, console=console,
         )  # fmt: skip
         try:
             if name == wanted[0]:

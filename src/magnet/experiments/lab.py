@@ -109,6 +109,7 @@ class Lab:
         pairings: random pairings of classes in the hierarchy experiment.
         trials: of the search, for each method.
         settings: results file of an experiment whose chosen settings are taken instead of searching.
+        linear: whether the leaderboard has linear models too.
         console: where progress is shown.
     """
 
@@ -123,6 +124,7 @@ class Lab:
         pairings: int = 5,
         trials: int = 16,
         settings: Path | None = None,
+        linear: bool = True,
         console: Console | None = None,
     ) -> None:
         for name, value in (("seeds", seeds), ("trials", trials), ("pairings", pairings)):
@@ -132,7 +134,7 @@ class Lab:
         self.methods, self.seeds, self.pairings, self.trials = list(methods), seeds, pairings, trials
         self.settings, self._source = None if settings is None else read_settings(settings), settings
         self.chosen: Settings = {}  # so far
-        self.console = console or Console()
+        self.linear, self.console = linear, console or Console()
         self.runs = out.parent / "runs"
         self._done, self._expected = 0, 0
 

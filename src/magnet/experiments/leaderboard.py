@@ -58,8 +58,9 @@ def run(lab: Lab) -> Outcome:
         best[row] = lab.best(row), lab.best_on(row, held, PAIRS)
         values[row], mistakes[row] = _trained(lab, *best[row], pairs)
         settings[row] = lab.chosen[CLASSES][row]
-    for name, rows in _untrained(lab, *best["magnet"], held, pairs).items():
-        values[name], mistakes[name] = rows
+    if lab.linear:
+        for name, rows in _untrained(lab, *best["magnet"], held, pairs).items():
+            values[name], mistakes[name] = rows
     return Outcome(
         [
             _table(lab, values),
