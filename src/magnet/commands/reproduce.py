@@ -63,7 +63,7 @@ class ReproduceOptions(TrainConfig):
     """What to compare with magnet, which must be among them (default: softmax, triplet, semantic-triplet, magnet).
     A row may have settings of its own: --methods softmax magnet "magnet(own_mean=batch,schedule=annealing)"."""
     linear: bool = True
-    """Leaderboard: also logistic regression, linear discriminants and class means, which take long with many classes."""
+    """Leaderboard: also logistic regression, linear discriminants and class means, slow where classes are many."""
     peers: bool = False
     """Compare with losses of pytorch-metric-learning too: Proxy-Anchor, SoftTriple, SupCon, Multi-Similarity, ArcFace,
     Proxy-NCA."""
