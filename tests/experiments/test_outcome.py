@@ -35,7 +35,7 @@ def test_every_results_file_agrees_with_itself(path: Path) -> None:
     values = read_values(path, content["experiment"])
     table = agreement(values, values)
     assert not table.rows
-    if content["experiment"] != "maps":  # which have one repetition
+    if content["experiment"] != "maps" and content["seeds"] > 1:  # one repetition has no spread
         assert not table.title.startswith("0 of 0")
 
 

@@ -208,7 +208,7 @@ def _finish(folder: Path, config: TrainConfig) -> None:
     if chosen:
         values = [(name.replace("_", " "), getattr(done, name)) for name in chosen]
         words = [f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in values]
-        Console(highlight=False).print(f"Chosen by held-out training data: {', '.join(words)}")
+        Console(highlight=False, soft_wrap=True).print(f"Chosen by held-out training data: {', '.join(words)}")
     print(f"The run is in {folder}  ({total:.0f} s: {shares})")
     if config.evaluate:
         from magnet.commands.evaluate import main as evaluate
