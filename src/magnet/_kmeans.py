@@ -203,7 +203,8 @@ def lloyd(x: Points, member: Tensor, active: Tensor, max_iterations: int) -> tup
 
 def _at(part: Tensor, places: Tensor, most: int) -> Tensor:
     """Some of the restarts (G, R, ...) of some classes: (g, most, ...)."""
-    return part.flatten(0, 1).index_select(0, places).unflatten(0, (-1, most))
+    chosen: Tensor = part.flatten(0, 1).index_select(0, places).unflatten(0, (-1, most))
+    return chosen
 
 
 def _scores(x: Points, member: Tensor, share: Tensor, active: Tensor) -> Tensor:

@@ -100,7 +100,8 @@ class SoftNeighbours:
         """The most probable label of each row (n,)."""
         self._check(representations)
         best = [tally.argmax(dim=1) for tally in self._tallies(representations)]
-        return self.classes.to(representations.device)[torch.cat(best)]
+        classes: Tensor = self.classes.to(representations.device)
+        return classes[torch.cat(best)]
 
     def _logits(self, r: Tensor) -> tuple[Tensor, Tensor]:
         """Logarithms (n, L) of the similarities, up to a constant, and the ids (n, L) of the nearest references."""
@@ -260,4 +261,5 @@ def novelty_left_out(representations: Tensor, index: ClusterIndex) -> Tensor:
     """As `novelty` for the index's own examples (N,), each of them left out of the mean of its cluster."""
     own = (representations - index.centres[index.assignments]).square().sum(dim=1).sqrt()
     size = index.sizes[index.assignments].double()
-    return own * size / (size - 1).clamp_min(1) / max(float(index.variance), torch.finfo(torch.float64).tiny) ** 0.5
+    deviation: float = max(float(index.variance), torch.finfo(torch.float64).tiny) ** 0.5
+    return own * size / (size - 1).clamp_min(1) / deviation

@@ -153,7 +153,7 @@ class Recipe:
 
     def dim_for(self, x: Tensor) -> int:
         """k: never more than there are features or examples in x (N, d)."""
-        return min(self.dim, *x.shape)
+        return min(self.dim, len(x), x.shape[1])
 
     def batches_for(self, clusters: int) -> tuple[int, int]:
         """M and D where there are so many clusters: a batch of few clusters has more examples of each."""
@@ -238,13 +238,6 @@ class Recipe:
                 break
         assert best is not None
         return best
-
-
-def fit_start(data: Examples, chosen: Chosen, dim: int, seed: int) -> tuple[Tensor, Tensor]:
-    """The mean (d,) and the components (k, d) of the chosen start on all examples."""
-    spectrum = WithinClusters(*data, chosen.n_clusters, power=chosen.power, standardize=chosen.standardize, seed=seed)
-    start = spectrum.start(chosen.shrinkage, dim)
-    return start.mean, start.components
 
 
 def vote(index: ClusterIndex, class_weight: Tensor, scaling: float, neighbours: int) -> NearestClusters:

@@ -249,4 +249,5 @@ def order_directions(representations: Tensor, labels: Tensor) -> Tensor:
     within_scatter = within.T @ within
     scale = float(between.trace()) or 1.0
     _, vectors = torch.linalg.eigh(between / scale + 1e-9 * within_scatter / (float(within_scatter.trace()) or 1.0))
-    return vectors.flip(1).T.contiguous()
+    directions: Tensor = vectors.flip(1).T.contiguous()
+    return directions

@@ -40,7 +40,8 @@ Report = Callable[[int, int], None]  # told how much is done, of how much
 
 def read_options(kind: type[T], command: str, description: str, arguments: Sequence[str], **more: Any) -> T:
     """Options of a command from its words on the command line; ``--help`` prints the description with examples."""
-    return tyro.cli(kind, prog=f"magnet {command}", description=description, args=list(arguments), **more)
+    read: T = tyro.cli(kind, prog=f"magnet {command}", description=description, args=list(arguments), **more)
+    return read
 
 
 def read_grouped(

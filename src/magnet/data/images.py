@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from magnet.errors import UserError
@@ -92,7 +92,7 @@ def _square(image: Image.Image, side: int) -> Tensor:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, Image.UnidentifiedImageError):
+    if isinstance(error, UnidentifiedImageError):
         return "not an image, or of an unknown format"
     return " ".join(str(error).split()) or type(error).__name__
 

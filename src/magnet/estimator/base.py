@@ -68,7 +68,8 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[Any]:
         """The logarithm of `predict_proba`, finite."""
-        return np.log(self.predict_proba(X).clip(np.finfo(float).tiny))
+        found: NDArray[Any] = np.log(self.predict_proba(X).clip(np.finfo(float).tiny))
+        return found
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
         """Log-probabilities (n, n_classes); for two classes the log-odds (n,) of the second."""
@@ -184,11 +185,12 @@ def novelty_threshold(indexes: Iterable[ClusterIndex], held: Iterable[Tensor], r
 
 def _checked_targets(y: Any) -> NDArray[Any]:
     """Labels (n,) that a classifier can tell apart and put in order; objects may be strings, integers or booleans."""
-    y = column_or_1d(y, warn=True)
+    labels: NDArray[Any] = column_or_1d(y, warn=True)
     # scikit-learn knows objects as strings only; integers among them are just as good.
-    plain = np.asarray(y.tolist()) if y.dtype == object and all(isinstance(label, Integral) for label in y) else y
+    mixed = labels.dtype == object and all(isinstance(label, Integral) for label in labels)
+    plain = np.asarray(labels.tolist()) if mixed else labels
     check_classification_targets(plain)
-    return y
+    return labels
 
 
 def _joined_classes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:

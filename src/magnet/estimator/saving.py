@@ -58,7 +58,7 @@ def load(kind: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
     if about["kind"] != kind.__name__:
         raise UserError(f"{path} holds a {about['kind']}, not a {kind.__name__}: load it with {about['kind']}.load")
     try:
-        estimator = kind(**{name: _param_from_json(value) for name, value in about["params"].items()})
+        estimator: Estimator = kind(**{name: _param_from_json(value) for name, value in about["params"].items()})
     except TypeError as error:
         raise UserError(f"{path} was written by another version of magnet ({error})") from error
     for name, value in about["values"].items():

@@ -198,7 +198,8 @@ def refitted(run: Run, labels: Tensor) -> tuple[SoftNeighbours, SoftNeighbours]:
 
 def wrong(answers: np.ndarray, truth: Tensor, top: int = 1) -> np.ndarray:
     """Whether the true class (n,) is not among the first ``top`` answers (n, 5)."""
-    return ~(answers[:, :top] == truth.numpy()[:, None]).any(axis=1)
+    among: np.ndarray = (answers[:, :top] == truth.numpy()[:, None]).any(axis=1)
+    return ~among
 
 
 def _soft() -> tuple[Literal["knc"], Literal["knn"]]:

@@ -162,7 +162,8 @@ def read_values(path: Path, experiment: str) -> dict[str, Any]:
     """The values of a results file of ``experiment``."""
     try:
         content = read_json(path)
-        found, values = content["experiment"], content["values"]
+        found: str = content["experiment"]
+        values: dict[str, Any] = content["values"]
         dict(_figures(values))  # that they can be read is to be known before the work, not after it
     except OSError as error:
         raise UserError(f"--against must be the results.json of an experiment; {path}: {error.strerror}") from None

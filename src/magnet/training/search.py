@@ -172,7 +172,7 @@ class Study:
         """A new trial, or None if there are as many as wanted."""
         if len(self._counting()) >= wanted:
             return None
-        trial = self._study.ask()
+        trial: Trial = self._study.ask()
         trial.set_user_attr("owner", [socket.gethostname(), os.getpid()])
         if sum(t.number < trial.number for t in self._counting()) >= wanted:  # another process was faster
             self.abandon(trial.number)
@@ -226,7 +226,7 @@ def _is_lost(trial: "FrozenTrial") -> bool:
         return True
     except PermissionError:
         return False
-    return process == os.getpid()
+    return bool(process == os.getpid())
 
 
 @dataclass(frozen=True)

@@ -120,4 +120,5 @@ def _plotly() -> str:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise UserError("the explorer needs plotly: pip install 'magnet-loss[explore]'") from error
-    return get_plotlyjs()
+    script: str = get_plotlyjs()
+    return script

@@ -68,7 +68,8 @@ def _parquet(columns: dict[str, list[Any]]) -> bytes:
     text = {name: [_utf8(value) for value in values] for name, values in columns.items()}
     stream = pyarrow.BufferOutputStream()
     parquet.write_table(pyarrow.table(text), stream)
-    return stream.getvalue().to_pybytes()
+    written: bytes = stream.getvalue().to_pybytes()
+    return written
 
 
 def _utf8(value: Any) -> Any:
