@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import magnet.objective
 import naive
 from magnet import MagnetLoss, magnet_loss, magnet_objective
-from magnet._gradient import Options
+from magnet._gradient import Constants
 from magnet.backbones import build
 from magnet.objective import membership, terms
 
@@ -122,7 +122,7 @@ def test_the_closed_gradient_is_that_of_autograd_for_every_output_and_input(give
     inputs = [r.requires_grad_(), *([torch.tensor(0.9, dtype=r.dtype, requires_grad=True)] if given else [])]
     variance = inputs[1] if given else None
     batch = membership(clusters, labels, neighbourhoods, r.dtype)
-    plain = terms(r, batch, Options(0.4, 2.0, own_mean == "leave-one-out"), variance)[:3]
+    plain = terms(r, batch, Constants(0.4, 2.0, own_mean == "leave-one-out"), variance)[:3]
     closed = magnet_loss(
         r, clusters, labels, alpha=0.4, scaling=2.0, own_mean=own_mean, variance=variance, neighbourhoods=neighbourhoods
     )

@@ -1,8 +1,8 @@
 """Magnet: metric learning with adaptive density discrimination (Rippel et al., ICLR 2016)."""
 
-from typing import TYPE_CHECKING
-
-from magnet.lazy import lazily
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from magnet.api import evaluate, explore, train
@@ -48,6 +48,23 @@ __all__ = [
     "magnet_objective",
     "train",
 ]
+
+
+def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package whose names are imported when they are first used: help and wrong input must not
+    wait for torch. ``homes`` says in which module of the package each name is.
+
+    >>> find = lazily("magnet", {"UserError": "errors"})
+    >>> find("UserError").__name__
+    'UserError'
+    """
+
+    def find(name: str) -> Any:
+        if name in homes:
+            return getattr(import_module(f"{package}.{homes[name]}"), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return find
 
 
 __getattr__ = lazily(__name__, _HOME)

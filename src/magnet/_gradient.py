@@ -12,7 +12,7 @@ from torch import Tensor
 Number = Any  # a tensor () or, where nobody has to wait for it, a float: arithmetic with floats costs next to nothing
 
 
-class Batch(NamedTuple):
+class Membership(NamedTuple):
     """Who belongs where: B rows, J clusters."""
 
     member: Tensor  # (B, J) 1 where row i was drawn from cluster j, else 0
@@ -21,7 +21,7 @@ class Batch(NamedTuple):
     further: Tensor  # (B,) by how much |r - mean of the others|^2 exceeds |r - mean|^2, relative to it
 
 
-class Options(NamedTuple):
+class Constants(NamedTuple):
     """The numbers of the objective."""
 
     alpha: float
@@ -44,7 +44,7 @@ class Parts(NamedTuple):
 
 
 def gradient(
-    parts: Parts, batch: Batch, options: Options, upstream: Number | Tensor, d_variance: Number, given: bool
+    parts: Parts, batch: Membership, options: Constants, upstream: Number | Tensor, d_variance: Number, given: bool
 ) -> tuple[Tensor, Number]:
     """The gradient (B, d) of the representations, and that of the variance; ``upstream``: of per_example."""
     _, losses, variance, estimate, means, centred, offsets, scores, shares = parts

@@ -10,7 +10,7 @@ import torch
 
 from magnet.data import Dataset, open_data
 from magnet.errors import UserError
-from magnet.report.explorer.build import explore as look_at
+from magnet.report.explorer.build import build_explorer
 from magnet.report.html import write_whole
 from magnet.runs.evaluate import evaluate as measure
 from magnet.runs.run import Run
@@ -72,7 +72,7 @@ def explore(runs: Run | str | Path | Sequence[Run | str | Path], out: str | Path
     """
     several = [runs] if isinstance(runs, Run | str | Path) else list(runs)
     opened = [run if isinstance(run, Run) else Run(Path(run)) for run in several]
-    page = look_at(opened, examples=10_000, seed=0, say=lambda what: lambda done, total: None)
+    page = build_explorer(opened, examples=10_000, seed=0, say=lambda what: lambda done, total: None)
     write_whole(Path(out), page.html())
     return Path(out)
 

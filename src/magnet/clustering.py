@@ -113,7 +113,7 @@ def _cluster(
 
     blocks = list(_blocks(sizes, wanted, x.shape[1], restarts))[::-1]  # the largest classes first
     total = total if x.device.type == "cpu" else 1
-    centres, owners, iterations = zip(*spread(cluster, blocks, total), strict=True)
+    centres, owners, iterations = zip(*in_threads(cluster, blocks, total), strict=True)
     del order
     owner = torch.cat(owners)
     by_class = owner.argsort(stable=True)
@@ -210,8 +210,8 @@ def _hash(x: Tensor) -> Tensor:
 def threads(count: int) -> Iterator[int]:
     """Inside, torch's operations of this thread take ``count`` threads each; gives the number outside.
 
-    Around parts to `spread`, small operations should take one thread: torch's threads wait for more work by spinning,
-    and hold up the parts for milliseconds.
+    Around parts given to `in_threads`, small operations should take one thread: torch's threads wait for more work by
+    spinning, and hold up the parts for milliseconds.
     """
     before = torch.get_num_threads()  # also settles it: a thread that never asked sets it anew at its first operation
     torch.set_num_threads(count)
@@ -221,14 +221,14 @@ def threads(count: int) -> Iterator[int]:
         torch.set_num_threads(before)
 
 
-def spread(work: Callable[[Part], Result], parts: Iterable[Part], total: int) -> list[Result]:
+def in_threads(work: Callable[[Part], Result], parts: Iterable[Part], total: int) -> list[Result]:
     """``work(part)`` of every part, in any order, several at a time, with ``total`` threads in all.
 
     A second thread speeds up no operation of microseconds, but it can take a part of its own, which is many of them.
     Parts are taken from the first on, so the largest should come first. The result of a part does not depend on the
     number of threads, unless there are more of them than parts.
 
-    >>> sorted(spread(lambda part: part * part, range(5), total=2))
+    >>> sorted(in_threads(lambda part: part * part, range(5), total=2))
     [0, 1, 4, 9, 16]
     """
     waiting, results = deque(parts), list[Result]()

@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from magnet._gradient import Batch, Number, Options, Parts, gradient, number
+from magnet._gradient import Constants, Membership, Number, Parts, gradient, number
 from magnet.neighbours import (
     SIZES,
     check_ids,
@@ -101,7 +101,7 @@ def magnet_loss(
     if variance is not None:
         variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
     batch = membership(clusters, labels, neighbourhoods, r.dtype)
-    options = Options(alpha, scaling, own_mean == "leave-one-out")
+    options = Constants(alpha, scaling, own_mean == "leave-one-out")
     with _full_precision(r):
         # A compiler makes its own gradient, and torch.func its own kind of it.
         if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
@@ -194,7 +194,7 @@ def magnet_objective(
         return MagnetOutput(per_example.mean(), per_example, variance)
 
 
-def terms(r: Tensor, batch: Batch, options: Options, variance: Tensor | None, *, floats: bool = False) -> Parts:
+def terms(r: Tensor, batch: Membership, options: Constants, variance: Tensor | None, *, floats: bool = False) -> Parts:
     """The objective (section 3.2) of representations r (B, d), not in half precision.
 
     With ``floats`` the variance is one, and autograd does not see it.
@@ -284,7 +284,7 @@ class _Terms(torch.autograd.Function):
     """(loss, per_example, variance) of `terms`, with the gradient written out."""
 
     @staticmethod
-    def forward(ctx: Any, r: Tensor, batch: Batch, options: Options, variance: Tensor | None) -> Any:
+    def forward(ctx: Any, r: Tensor, batch: Membership, options: Constants, variance: Tensor | None) -> Any:
         """The objective; what the gradient needs is kept."""
         parts = terms(r, batch, options, variance, floats=reads_are_free(r))
         ctx.save_for_backward(r, variance, *batch, *(part if isinstance(part, Tensor) else None for part in parts))
@@ -296,7 +296,7 @@ class _Terms(torch.autograd.Function):
     def backward(ctx: Any, d_loss: Tensor | None, d_each: Tensor | None, d_variance: Tensor | None) -> Any:
         """Gradients of the representations and of a variance that was given."""
         r, given, *kept = ctx.saved_tensors
-        batch, parts = Batch(*kept[:4]), Parts(*kept[4:])
+        batch, parts = Membership(*kept[:4]), Parts(*kept[4:])
         with _full_precision(r):
             if torch.is_grad_enabled():  # somebody is going to differentiate the gradient
                 return _differentiable(r, batch, ctx.options, given, [d_loss, d_each, d_variance])
@@ -312,7 +312,7 @@ class _Terms(torch.autograd.Function):
 
 
 def _differentiable(
-    r: Tensor, batch: Batch, options: Options, given: Tensor | None, upstream: list[Tensor | None]
+    r: Tensor, batch: Membership, options: Constants, given: Tensor | None, upstream: list[Tensor | None]
 ) -> tuple[Tensor | None, None, None, Tensor | None]:
     """The same gradients by autograd, which can be differentiated again."""
     outputs = terms(r, batch, options, given)[:3]
@@ -382,7 +382,7 @@ def _check_shapes(representations: Tensor, clusters: Tensor, labels: Tensor, nei
         check_ids(neighbourhoods, len(representations), "neighbourhoods")
 
 
-def membership(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, dtype: torch.dtype) -> Batch:
+def membership(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, dtype: torch.dtype) -> Membership:
     """The clusters of a batch, from the cluster, the class and the neighbourhood (B,) of each row.
 
     Where values can be looked at, J is the number of clusters, and it is an error if a cluster holds two classes or the
@@ -399,10 +399,10 @@ def membership(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, 
     first = together.to(torch.int8).argmax(dim=1) == torch.arange(len(clusters), device=clusters.device)
     member = (together & first).to(dtype)
     size = member.sum(dim=0).clamp_min(1)
-    return Batch(member, (member / size).T, hidden | ~first, member @ _further(size))
+    return Membership(member, (member / size).T, hidden | ~first, member @ _further(size))
 
 
-def _packed(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, dtype: torch.dtype) -> Batch:
+def _packed(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, dtype: torch.dtype) -> Membership:
     ids, classes = clusters.tolist(), labels.tolist()
     _check_classes(ids, classes)
     # The same cluster in two neighbourhoods is two clusters.
@@ -417,7 +417,7 @@ def _packed(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, dty
     if neighbourhoods is not None:
         row_of = dict(zip(column, range(len(column)), strict=True))
         hidden |= neighbourhoods.unsqueeze(1) != neighbourhoods[list(row_of.values())]
-    return Batch(member, average, hidden, further)
+    return Membership(member, average, hidden, further)
 
 
 @lru_cache(maxsize=16)  # batches of M clusters with D examples each all look the same
@@ -430,7 +430,7 @@ def _columns(column: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tenso
 
 
 def _further(size: Tensor) -> Tensor:
-    """`Batch.further` for clusters of that many rows (J,): r - mean of the others = (r - mean) n / (n - 1).
+    """`Membership.further` for clusters of that many rows (J,): r - mean of the others = (r - mean) n / (n - 1).
 
     A cluster of one has no others: it keeps its mean, and this is 0.
     """

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from magnet.bench import PARTS, measurement
-from magnet.bench.measurement import Measurement, compare, duration, peak_memory, run_child, stamp
+from magnet.bench.measurement import Measurement, compare_times, duration, peak_memory, run_child, stamp
 from magnet.bench.results import as_table, read_results, write_results, write_tables
 from magnet.cli import main
 from magnet.errors import UserError
@@ -34,20 +34,20 @@ def test_a_bound_holds_or_does_not(ratio, more, holds):
 
 def test_two_callables_take_turns_and_each_goes_first_as_often():
     order = []
-    timed = compare(lambda: order.append("a"), lambda: order.append("b"), repeats=6, calls=2, baseline_calls=1)
+    timed = compare_times(lambda: order.append("a"), lambda: order.append("b"), repeats=6, calls=2, baseline_calls=1)
     assert "".join(order) == "aab" + "aab" + "baa" + "aab" + "baa" + "aab" + "baa"
     assert len(timed.ratios) == 6
     made = timed.measurement("n", "w", "other", bound=1.0)
     assert made.low <= made.ratio <= made.high
     assert made.baseline.endswith(", other")
     with pytest.raises(ValueError, match="at least five"):
-        compare(print, print, repeats=4)
+        compare_times(print, print, repeats=4)
 
 
 def test_the_ratio_is_ours_over_the_baseline(monkeypatch):
     clock = iter(range(0, 1000))
     monkeypatch.setattr(measurement.time, "perf_counter", lambda: float(next(clock)))
-    slow = compare(lambda: [next(clock) for _ in range(3)], lambda: None, repeats=5)
+    slow = compare_times(lambda: [next(clock) for _ in range(3)], lambda: None, repeats=5)
     assert slow.ratios == [4.0] * 5
     assert (slow.ours, slow.baseline) == (4.0, 1.0)
 

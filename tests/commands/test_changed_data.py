@@ -160,7 +160,7 @@ def test_a_run_that_recorded_no_digest_works_and_claims_nothing(run, reverse, ma
 
 def test_a_kept_refresh_of_other_examples_is_not_shown(tmp_path):
     pytest.importorskip("plotly")
-    from magnet.report.explorer.build import explore
+    from magnet.report.explorer.build import build_explorer
 
     X, y = write(tmp_path / "features.npz", name=[f"row {i}" for i in range(200)])
     config = TrainConfig(
@@ -169,7 +169,7 @@ def test_a_kept_refresh_of_other_examples_is_not_shown(tmp_path):
     folder = train(config, silent=True)
 
     def moments():
-        found = explore([Run(folder)], examples=100, seed=0, say=lambda what: lambda done, total: None)
+        found = build_explorer([Run(folder)], examples=100, seed=0, say=lambda what: lambda done, total: None)
         return len(found.seen[0].moments)
 
     assert moments() > 1

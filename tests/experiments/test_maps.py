@@ -8,7 +8,7 @@ import torch
 from experiments.small_labs import lab_of
 from magnet.data.attributes import Attributes
 from magnet.experiments import maps
-from magnet.experiments.maps import choose_attributes, choose_clusters
+from magnet.experiments.maps import choose_attributes, choose_shown
 from magnet.index import ClusterIndex
 from training.short_runs import write_vectors
 
@@ -59,19 +59,19 @@ def index_of(places, labels, sizes):
 
 def test_the_classes_that_spread_widest_show_their_two_outermost_clusters():
     index = index_of([0, 1, 2, 10, 11, 19, 30, 31], [0, 0, 0, 1, 1, 1, 2, 2], [5] * 8)
-    assert choose_clusters(index, pairs=1) == [3, 5]
-    assert choose_clusters(index, pairs=2) == [3, 5, 0, 2]
+    assert choose_shown(index, pairs=1) == [3, 5]
+    assert choose_shown(index, pairs=2) == [3, 5, 0, 2]
 
 
 def test_a_cluster_of_strays_is_not_shown():
     index = index_of([0, 1, 90, 10, 14], [0, 0, 0, 1, 1], [20, 20, 1, 20, 20])
-    assert choose_clusters(index, pairs=1) == [3, 4]
+    assert choose_shown(index, pairs=1) == [3, 4]
 
 
 def test_classes_of_one_cluster_show_the_largest():
     index = index_of([0, 1, 2, 3], [0, 1, 2, 3], [3, 9, 4, 8])
-    assert choose_clusters(index, pairs=1) == [1, 3]
-    assert choose_clusters(index, pairs=9) == [1, 3, 2, 0]
+    assert choose_shown(index, pairs=1) == [1, 3]
+    assert choose_shown(index, pairs=9) == [1, 3, 2, 0]
 
 
 def test_the_attribute_that_varies_most_within_classes_comes_first():

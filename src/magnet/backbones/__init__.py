@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from magnet import lazily
 from magnet.errors import UserError, did_you_mean
-from magnet.lazy import lazily
 
 if TYPE_CHECKING:
     from magnet.backbones.base import (
@@ -23,7 +23,7 @@ __all__ = [
     "VectorBackbone",
     "WhitenedEmbedding",
     "build",
-    "check_name",
+    "check_backbone",
     "freeze",
     "freeze_batchnorm",
     "has_batchnorm",
@@ -115,7 +115,7 @@ def _whitened(
     return network
 
 
-def check_name(name: str) -> None:
+def check_backbone(name: str) -> None:
     """Refuse a backbone that does not exist, without building any; a model after ``timm/`` is looked up later."""
     if (not name.startswith(_TIMM) or name == _TIMM) and name not in _VECTORS + _IMAGES[:2]:
         hint = did_you_mean(name, names(), most=3)
@@ -123,7 +123,7 @@ def check_name(name: str) -> None:
 
 
 def _check(name: str, shape: tuple[int, ...], dim: int | None, dropout: float | None, hidden: int | None) -> None:
-    check_name(name)
+    check_backbone(name)
     timm = name.startswith(_TIMM)
     if name in _VECTORS and len(shape) != 1:
         raise UserError(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from magnet.backbones import build
 from magnet.bench.loss import active_batch
-from magnet.bench.measurement import Measurement, compare
+from magnet.bench.measurement import Measurement, compare_times
 from magnet.objective import magnet_loss
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -23,7 +23,7 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
     representations, labels = active_batch(12)
     progress("compiling the loss")
     found.append(
-        compare(
+        compare_times(
             forward_and_backward(torch.compile(loss, fullgraph=True), representations, labels),
             forward_and_backward(loss, representations, labels),
             repeats=11, calls=50, warm_up=2,
@@ -35,7 +35,7 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
         inputs = torch.randn(48, *shape, generator=torch.Generator().manual_seed(0))
         step = step_of(network)
         found.append(
-            compare(
+            compare_times(
                 forward_and_backward(torch.compile(step, fullgraph=True), inputs, labels),
                 forward_and_backward(step, inputs, labels),
                 repeats=7, calls=5,

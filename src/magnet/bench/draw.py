@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from magnet.bench.measurement import Measurement, compare
+from magnet.bench.measurement import Measurement, compare_times
 from magnet.index import ClusterIndex
 from magnet.sampler import NeighbourhoodSampler
 
@@ -14,12 +14,12 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
     """More clusters, then more examples in as many clusters."""
     progress("1,000 and 100,000 clusters")
     few, many = turn(1000, 10), turn(100_000, 10)
-    clusters = compare(many, few, repeats=15, calls=300).measurement(
+    clusters = compare_times(many, few, repeats=15, calls=300).measurement(
         "clusters", "draw and update, 100,000 clusters against 1,000, ten examples each", "1,000 clusters", bound=2.0
     )
     progress("10,000 and 1,000,000 examples")
     small, large = turn(1000, 10), turn(1000, 1000)
-    examples = compare(large, small, repeats=15, calls=300).measurement(
+    examples = compare_times(large, small, repeats=15, calls=300).measurement(
         "examples",
         "draw and update, 1,000,000 examples against 10,000, in 1,000 clusters",
         "10,000 examples",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from magnet.bench.measurement import Measurement, added_memory, compare, duration, run_child, seconds
+from magnet.bench.measurement import Measurement, added_memory, compare_times, duration, run_child, seconds
 from magnet.index import ClusterIndex, impostors_by_lists
 
 CLUSTERS, DIM, WANTED, PER_CLASS, TIMED, CHECKED = 100_000, 128, 11, 10, 5_000, 4_000
@@ -57,7 +57,7 @@ def _speed(what: str) -> Measurement:
     flat.add(index.centres.numpy())
     rows = torch.randperm(CLUSTERS, generator=torch.Generator().manual_seed(1))[:TIMED]
     some = index.centres[rows].numpy()
-    timed = compare(
+    timed = compare_times(
         lambda: index.nearest_impostors(WANTED, rows),
         lambda: flat.search(some, WANTED + PER_CLASS),
         repeats=5,

@@ -6,7 +6,7 @@ import torch
 from pytorch_metric_learning import losses, miners
 from torch import Tensor, nn
 
-from magnet.bench.measurement import Measurement, compare, seconds
+from magnet.bench.measurement import Measurement, compare_times, seconds
 from magnet.objective import MagnetLoss
 
 DIM, EXAMPLES = 1024, 4
@@ -23,7 +23,7 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
         peers = others(clusters, representations, labels)
         for name, peer in peers.items():
             calls = max(3, round(0.05 / min(seconds(peer, 3) for _ in range(3))))
-            timed = compare(ours, peer, repeats=11, calls=calls)
+            timed = compare_times(ours, peer, repeats=11, calls=calls)
             what = f"D = {EXAMPLES}, d = {DIM}, forward and backward"
             found.append(timed.measurement(f"M = {clusters}, {name}", what, name, bound=1.0))
     return found

@@ -65,7 +65,7 @@ class Timed:
         )  # fmt: skip
 
 
-def compare(
+def compare_times(
     ours: Callable[[], object],
     baseline: Callable[[], object],
     *,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from magnet.bench.measurement import Measurement, compare, duration, seconds
+from magnet.bench.measurement import Measurement, compare_times, duration, seconds
 from magnet.data import Dataset, open_data
 from magnet.data.listings import Listing
 from magnet.training.config import TrainConfig
@@ -34,7 +34,7 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
         progress(f"steps of the {backbone}")
         with tempfile.TemporaryDirectory() as folder:
             ours, theirs = (trainer(method, data, backbone, Path(folder)) for method in ("magnet", "softmax"))
-            timed = compare(ours._step, theirs._step, repeats=15, calls=steps)
+            timed = compare_times(ours._step, theirs._step, repeats=15, calls=steps)
         found.append(timed.measurement(backbone, what, "softmax", bound=bound))
     progress("a refresh of 60,000 images")
     return [*found, refresh()]

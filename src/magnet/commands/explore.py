@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> None:
     for folder in options.runs:
         check_run(folder)
 
-    from magnet.report.explorer.build import explore
+    from magnet.report.explorer.build import build_explorer
     from magnet.report.explorer.table import check_table, write_table
     from magnet.report.html import write_whole
     from magnet.runs.run import Run
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> None:
     with steps() as say:
         runs = [Run(folder, which=options.checkpoint, report=say("embedding")) for folder in options.runs]
         say_notes(note for run in runs for note in run.notes)
-        explorer = explore(runs, examples=options.examples, seed=options.seed, say=say)
+        explorer = build_explorer(runs, examples=options.examples, seed=options.seed, say=say)
         page = explorer.html()
         write_whole(options.out, page)
         if options.table:

@@ -12,7 +12,7 @@ import tyro
 from magnet.commands.terminal import given_options, read_grouped, say_notes, short_name, value_of
 from magnet.commands.train import GROUPS, check_settings, check_used, preset_defaults
 from magnet.errors import UserError, did_you_mean
-from magnet.methods import check_name
+from magnet.methods import check_method
 from magnet.training.config import TrainConfig, start_note
 
 EXPERIMENTS = {
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("--against compares one experiment with its earlier results: name the experiment, not all")
     check_settings(options)
     for row in options.methods:
-        check_name(row if row.startswith("pml/") else row.partition("(")[0])
+        check_method(row if row.startswith("pml/") else row.partition("(")[0])
     for flag, file in (("--settings", options.settings), ("--against", options.against)):
         if file is not None and not file.is_file():
             raise UserError(f"{flag} must be the results.json of an experiment; {file} does not exist")

@@ -121,9 +121,9 @@ def read_file(path: Path) -> TrainConfig:
 def check_settings(config: TrainConfig) -> None:
     """What is wrong with settings as far as it can be said without torch: names, numbers, and paths."""
     config.check()
-    methods.check_name(config.method)
+    methods.check_method(config.method)
     if config.backbone != "auto":
-        backbones.check_name(config.backbone.removesuffix("@pretrained"))
+        backbones.check_backbone(config.backbone.removesuffix("@pretrained"))
     find_source(config.data)
     if config.weights is not None and not config.weights.is_file():
         raise UserError(f"--weights {config.weights} does not exist")

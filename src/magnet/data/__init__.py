@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from magnet import lazily
 from magnet.data.benchmarks import SOURCES, describe
-from magnet.lazy import lazily
 
 if TYPE_CHECKING:
     from magnet.data.augment import Augmentation, normalise

@@ -18,7 +18,7 @@ from torch import Tensor
 from magnet.data.arrays import KEYS, Numbered, list_arrays
 from magnet.data.attributes import Attributes
 from magnet.data.images import ImageCache, decode, find_unreadable, room
-from magnet.data.listings import PARTS, TEST, Listing, compact_classes, complete
+from magnet.data.listings import PARTS, TEST, Listing, compact_classes, complete_split
 from magnet.data.sources import find_source
 from magnet.errors import UserError
 from magnet.files import file_digest
@@ -68,7 +68,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         self.labels = torch.from_numpy(labels)
         self.classes = classes
         self.names: Sequence[str] = listing.names
-        self.split = complete(listing.split, labels, seed=seed, validation=validation)
+        self.split = complete_split(listing.split, labels, seed=seed, validation=validation)
         self._given_split = listing.split
         self.attributes: Attributes | None = listing.attributes
         self.skipped = listing.skipped

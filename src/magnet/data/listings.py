@@ -190,7 +190,7 @@ def stratified(labels: np.ndarray, fraction: float, rng: np.random.Generator) ->
     return drawn
 
 
-def complete(split: np.ndarray | None, labels: np.ndarray, *, seed: int, validation: float) -> np.ndarray:
+def complete_split(split: np.ndarray | None, labels: np.ndarray, *, seed: int, validation: float) -> np.ndarray:
     """Fill in the parts that the source does not give; returns int8 (N,).
 
     Without a test part 30 % of the training part becomes one. A given validation part is used as it is;

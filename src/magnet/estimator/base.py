@@ -124,7 +124,7 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read an estimator written by `save`; nothing in the file is executed."""
-        return saving.load(cls, path)
+        return saving.load_estimator(cls, path)
 
     def _embed(self, X: NDArray[Any]) -> Tensor:
         """Representations (n, k) float64 of validated rows (n, n_features)."""

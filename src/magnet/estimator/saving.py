@@ -42,7 +42,7 @@ def save(estimator: BaseEstimator, path: str | os.PathLike[str]) -> None:
         save_file(arrays, draft, metadata={"format": FORMAT, "estimator": json.dumps(about)})
 
 
-def load(kind: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
+def load_estimator(kind: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
     """Read an estimator of this kind."""
     if not Path(path).is_file():
         raise UserError(f"no estimator at {path}: expected a file written by {kind.__name__}.save")

@@ -10,7 +10,7 @@ from magnet.errors import UserError
 from magnet.experiments.cache import top_classes, wrong
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import DIVERGED, Outcome, Table, some_diverged
-from magnet.report.explorer.build import explore
+from magnet.report.explorer.build import build_explorer
 from magnet.report.html import write_whole
 from magnet.report.layout import lay_out
 from magnet.report.maps import Map, draw_maps
@@ -71,7 +71,7 @@ def _draw(lab: Lab, runs: dict[str, Run]) -> list[Path]:
         title = "Test digits after training with each method (t-SNE)"
         draw_maps([map_of(run, method) for method, run in runs.items()], lab.held.classes, picture, title=title)
         seed = lab.configure("magnet").seed
-        explorer = explore(
+        explorer = build_explorer(
             list(runs.values()), examples=len(lab.held), seed=seed, say=lambda what: lambda done, total: None
         )
         write_whole(page, explorer.html())

@@ -84,7 +84,7 @@ def _map(trained: Run, rows: Tensor, title: str) -> tuple[DensityMap, dict[str, 
     representations = of_test_part(trained)[torch.isin(data.indices("test"), rows)]
     labels = data.labels[rows]
     positions, centres = lay_out(representations.numpy(), index.centres.numpy())
-    chosen = choose_clusters(index)
+    chosen = choose_shown(index)
     closest = nearest(index.centres[chosen], representations, CLOSEST)[1]
     callouts = [_callout(data, rows[ids], centres[j]) for j, ids in zip(chosen, closest, strict=True)]
     values = {
@@ -144,7 +144,7 @@ def _image_maps(lab: Lab, rows: Tensor, maps: dict[str, DensityMap]) -> tuple[li
     return figures, []
 
 
-def choose_clusters(index: ClusterIndex, pairs: int = 4) -> list[int]:
+def choose_shown(index: ClusterIndex, pairs: int = 4) -> list[int]:
     """Up to 2 * pairs clusters: see CLUSTERS. Those smaller than half the mean of their class are left out."""
     found = []
     for label in index.centre_labels.unique().tolist():

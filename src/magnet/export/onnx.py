@@ -127,7 +127,7 @@ def export_onnx(run: Run | Model, path: str | os.PathLike[str], *, force: bool =
         with replacing(path) as draft:
             draft.write_bytes(content.SerializeToString())
             session = runtime.InferenceSession(draft, providers=["CPUExecutionProvider"])
-            found = compare(model, inputs, session.run(list(OUTPUTS), {"inputs": inputs.numpy()}))
+            found = differences(model, inputs, session.run(list(OUTPUTS), {"inputs": inputs.numpy()}))
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error}") from error
     return Checked(len(inputs), real, *found, path.stat().st_size, known)
@@ -154,7 +154,7 @@ def metadata(model: Model) -> dict[str, str]:
     }
 
 
-def compare(model: Model, inputs: Tensor, outputs: list[np.ndarray]) -> tuple[float, float, int]:
+def differences(model: Model, inputs: Tensor, outputs: list[np.ndarray]) -> tuple[float, float, int]:
     """The largest differences of representations and of probabilities, and the number of equal labels.
 
     Raises if the differences are too large.

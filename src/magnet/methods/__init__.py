@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from magnet import lazily
 from magnet.errors import UserError, did_you_mean
-from magnet.lazy import lazily
 
 if TYPE_CHECKING:
     from magnet.methods.base import Batch, Discriminant, Method, MethodLoss, Options, Setting
@@ -28,7 +28,7 @@ VARIANTS = {
 }
 
 __all__ = [
-    "METHODS", "VARIANTS", "Batch", "Discriminant", "Method", "MethodLoss", "Options", "Setting", "check_name",
+    "METHODS", "VARIANTS", "Batch", "Discriminant", "Method", "MethodLoss", "Options", "Setting", "check_method",
     "method_class",
 ]  # fmt: skip
 
@@ -37,7 +37,7 @@ __getattr__ = lazily(
 )
 
 
-def check_name(name: str) -> None:
+def check_method(name: str) -> None:
     """Refuse a method that does not exist, without importing any; a loss after ``pml/`` is looked up later."""
     if not name.startswith("pml/") and name not in METHODS | VARIANTS:
         raise UserError(f"no method {name!r}{did_you_mean(name, METHODS)} There are: {', '.join(METHODS)}, pml/NAME")
@@ -53,7 +53,7 @@ def method_class(name: str) -> "type[Method]":
         from magnet.methods.pml import pml_method
 
         return pml_method(name)
-    check_name(name)
+    check_method(name)
     module, attribute = (METHODS | VARIANTS)[name].split(":")
     found: type[Method] = getattr(import_module(f"magnet.methods.{module}"), attribute)
     return found

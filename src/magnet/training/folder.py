@@ -217,7 +217,7 @@ def _board(folder: Path, resume_at: int | None) -> Any:
 
 
 @dataclass(frozen=True)
-class Start:
+class StartRecord:
     """What a run wrote down of its data when it began."""
 
     digest: Digest | None  # None: not known, the run being of an earlier version
@@ -234,16 +234,16 @@ def keep_parts(folder: Path, data: Dataset) -> None:
         save_file({"examples": _marks(data), "parts": torch.from_numpy(data.split.copy())}, draft, about)
 
 
-def read_start(folder: Path) -> Start:
+def read_start(folder: Path) -> StartRecord:
     """What a run wrote down of its data, apart from the parts of the examples."""
     path = folder / FILE
     if not path.is_file():
-        return Start(None, None)
+        return StartRecord(None, None)
     try:
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
         merging = about.get("merging")
-        return Start(
+        return StartRecord(
             Digest.from_dict(json.loads(about["data"])) if "data" in about else None,
             None if merging is None else Merging(**json.loads(merging)),
         )

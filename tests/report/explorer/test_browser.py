@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from magnet.report.explorer.build import explore
+from magnet.report.explorer.build import build_explorer
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
 from report.explorer.browser import Page, colourful, start
@@ -33,7 +33,9 @@ def browser(tmp_path_factory):
 
 
 def written(folder: Path, *runs: Path) -> Path:
-    explorer = explore([Run(run) for run in runs], examples=500, seed=0, say=lambda what: lambda done, total: None)
+    explorer = build_explorer(
+        [Run(run) for run in runs], examples=500, seed=0, say=lambda what: lambda done, total: None
+    )
     (folder / "explore.html").write_text(explorer.html(), encoding="utf-8")
     return folder / "explore.html"
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from magnet.errors import UserError
-from magnet.report.explorer.build import explore
+from magnet.report.explorer.build import build_explorer
 from magnet.report.explorer.table import check_table, safe_cell, write_table
 from magnet.runs.run import Run
 
 
 @pytest.fixture(scope="module")
 def odd(odd_vectors):
-    return explore([Run(odd_vectors)], examples=1000, seed=0, say=lambda what: lambda done, total: None)
+    return build_explorer([Run(odd_vectors)], examples=1000, seed=0, say=lambda what: lambda done, total: None)
 
 
 def test_a_csv_has_a_row_for_each_example_in_the_order_of_the_data(odd, tmp_path):

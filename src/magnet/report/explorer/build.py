@@ -44,7 +44,7 @@ class Explorer:
         return page("magnet.report.explorer", f"{self.data['name']} ({names})", self.data, [_plotly()])
 
 
-def explore(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -> Explorer:
+def build_explorer(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -> Explorer:
     """Look at runs.
 
     Args:

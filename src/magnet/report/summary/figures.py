@@ -251,7 +251,7 @@ CURVES = (
 )  # fmt: skip
 
 
-def draw_curves(runs: Sequence[ReportedRun]) -> list[Figure | str]:
+def curve_figures(runs: Sequence[ReportedRun]) -> list[Figure | str]:
     """A figure for each curve, or why there is none."""
     return [draw_curve(curve, runs) for curve in CURVES]
 

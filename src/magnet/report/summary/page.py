@@ -21,8 +21,8 @@ from magnet.report.summary.figures import (
     PARTS,
     TIMES,
     Figure,
+    curve_figures,
     draw_attributes,
-    draw_curves,
     draw_errors,
     draw_times,
     evaluations,
@@ -53,7 +53,7 @@ class Cell(NamedTuple):
     best: bool = False
 
 
-class Table(NamedTuple):
+class PageTable(NamedTuple):
     """A row of numbers for each run."""
 
     head: list[str]
@@ -66,7 +66,7 @@ def write_report(runs: Sequence[ReportedRun], out: Path) -> list[Path]:
     Returns:
         The files written, the page last.
     """
-    errors, curves, attributes, times = draw_errors(runs), draw_curves(runs), draw_attributes(runs), draw_times(runs)
+    errors, curves, attributes, times = draw_errors(runs), curve_figures(runs), draw_attributes(runs), draw_times(runs)
     drawn = [figure for figure in (errors, *curves, *attributes, times) if isinstance(figure, Figure)]
     written = []
     for figure in drawn:
@@ -129,7 +129,7 @@ def breakable(name: str) -> Markup:
     return escape(printable(name)).replace("_", Markup("_<wbr>"))
 
 
-def duration(seconds: float) -> str:
+def minutes_and_seconds(seconds: float) -> str:
     """A time that may be short or long."""
     if seconds < 60:
         return f"{seconds:.1f} s"
@@ -146,7 +146,7 @@ def _card(run: ReportedRun) -> dict[str, str]:
         error, rule = percent(found[found["rule"]]["error"]), RULE_NAMES[found["rule"]]
         about = f"error of {rule} on {found['n']:,} test examples{of_views([found])}, {found['checkpoint']}"
     state = "finished" if run.finished else "unfinished"
-    total = duration(sum(run.seconds.values())) if run.seconds else "time unknown"
+    total = minutes_and_seconds(sum(run.seconds.values())) if run.seconds else "time unknown"
     return {
         "name": run.name, "method": run.config.method, "data": run.config.data, "error": error, "about": about,
         "state": f"{state}, {run.step:,} steps, {total}",
@@ -185,7 +185,7 @@ def comparable(runs: Sequence[ReportedRun]) -> bool:
     return same_data(runs) and len({run.findings.examples for run in runs if run.findings}) <= 1
 
 
-def error_table(runs: Sequence[ReportedRun], comparable: bool) -> Table:
+def error_table(runs: Sequence[ReportedRun], comparable: bool) -> PageTable:
     """Errors under each classifier, and what else was measured; the best of a column is marked where runs compare."""
     measured = evaluations(runs)
     columns: dict[str, tuple[str, ...]] = {name: (rule, "error") for rule, name in RULE_NAMES.items()}
@@ -211,7 +211,7 @@ def error_table(runs: Sequence[ReportedRun], comparable: bool) -> Table:
             shown = f" ± {100 * standard_error(value or 0.0, found['n']):.1f}" if spread else ""
             cells.append(Cell(percent(value), shown, value is not None and value == best.get(name)))
         rows.append((number, [*cells, Cell(f"{found['n']:,}")]))
-    return Table([*columns, "examples"], rows)
+    return PageTable([*columns, "examples"], rows)
 
 
 def _value(found: dict[str, Any], path: tuple[str, ...]) -> float | None:
@@ -233,7 +233,7 @@ def _confusions(runs: Sequence[ReportedRun]) -> list[tuple[int, str, list[dict[s
     return made
 
 
-def attribute_table(runs: Sequence[ReportedRun]) -> Table:
+def attribute_table(runs: Sequence[ReportedRun]) -> PageTable:
     """Mean precision of attributes in neighbourhoods of several sizes, and the lift within classes."""
     rows = []
     measured = with_attributes(runs)
@@ -247,7 +247,7 @@ def attribute_table(runs: Sequence[ReportedRun]) -> Table:
             cells += [f"{within['lift'][place]:.3f}" if within and within["lift"][place] else "–" for place in at[:3]]
         rows.append((number, [Cell(shown) for shown in cells]))
     head = ["attributes", *(f"of {size}" for size in SHOWN), "by lot"]
-    return Table(head + [f"lift in class, of {size}" for size in SHOWN[:3]] * lifts, rows)
+    return PageTable(head + [f"lift in class, of {size}" for size in SHOWN[:3]] * lifts, rows)
 
 
 def _attribute_groups(runs: Sequence[ReportedRun]) -> list[dict[str, Any]]:
@@ -269,15 +269,15 @@ def _attribute_groups(runs: Sequence[ReportedRun]) -> list[dict[str, Any]]:
     return made
 
 
-def time_table(runs: Sequence[ReportedRun]) -> Table:
+def time_table(runs: Sequence[ReportedRun]) -> PageTable:
     """Where the time went, in numbers."""
     rows = []
     for number, run in enumerate(runs):
         time = spent(run)
         pace = f"{1000 * time['training'] / run.step:.1f} ms" if run.step and time["training"] else "–"
-        cells = [duration(seconds) if seconds else "–" for seconds in time.values()]
-        rows.append((number, [Cell(shown) for shown in (*cells, duration(sum(time.values())), pace)]))
-    return Table([*TIMES.values(), "in all", "a step"], rows)
+        cells = [minutes_and_seconds(seconds) if seconds else "–" for seconds in time.values()]
+        rows.append((number, [Cell(shown) for shown in (*cells, minutes_and_seconds(sum(time.values())), pace)]))
+    return PageTable([*TIMES.values(), "in all", "a step"], rows)
 
 
 def _settings(runs: Sequence[ReportedRun]) -> dict[str, Any]:
