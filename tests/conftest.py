@@ -3,6 +3,7 @@
 import json
 import os
 
+import numpy as np
 import pytest
 
 # Some virtual processors announce matrix units that they do not have, and bfloat16 arithmetic dies of it. This has to
@@ -10,6 +11,15 @@ import pytest
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 from magnet.cli import main
+from magnet.data.benchmarks.digits import list_digits
+
+
+@pytest.fixture(scope="module")
+def few_digits():
+    """Makes ``digits`` a fifth of what it is, 360 examples, for tests that train many times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("magnet.data.sources.list_digits", lambda: list_digits().keep(np.arange(0, 1797, 5)))
+        yield
 
 
 @pytest.fixture

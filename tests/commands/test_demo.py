@@ -3,7 +3,11 @@
 import json
 import re
 
+import pytest
+
 from magnet.cli import main
+
+pytestmark = pytest.mark.usefixtures("few_digits")
 
 
 def test_the_demo_prints_its_table_draws_its_maps_and_writes_the_explorer(tmp_path, capsys):

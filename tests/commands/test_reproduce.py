@@ -5,6 +5,7 @@ import pytest
 
 from magnet.cli import main
 
+pytestmark = pytest.mark.usefixtures("few_digits")
 QUICK = ["--data", "digits", "--trials", "1", "--seeds", "2", "--pairings", "2", "--epochs", "1"]
 
 
@@ -14,7 +15,7 @@ def test_an_experiment_prints_its_table_and_writes_its_results(
     words = ["reproduce", "fine-grained", *QUICK, "--out", str(tmp_path)]
     assert main(words) == 0
     printed = capsys.readouterr().out
-    assert "error on the 540 test examples" in printed
+    assert "error on the 115 test examples" in printed
     assert "Magnet minus this" in printed
     content = json.loads((tmp_path / "fine-grained" / "results.json").read_text())
     assert content["experiment"] == "fine-grained"

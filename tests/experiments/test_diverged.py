@@ -142,7 +142,7 @@ def test_the_demo_goes_on_without_a_method_that_diverges(tmp_path, capsys, monke
     monkeypatch.setattr(demo, "measure", measured)
     monkeypatch.setattr(demo, "map_of", lambda run, title: title)
     monkeypatch.setattr(demo, "draw_maps", lambda panels, *rest, **more: drawn.extend(panels))
-    monkeypatch.setattr(demo, "explore", lambda runs, **more: SimpleNamespace(html=lambda: f"{len(runs)} runs"))
+    monkeypatch.setattr(demo, "build_explorer", lambda runs, **more: SimpleNamespace(html=lambda: f"{len(runs)} runs"))
     main(["--out", str(tmp_path), "--seeds", "1"])
     shown = capsys.readouterr().out
     row = next(line for line in shown.splitlines() if "triplet" in line and "diverged" in line)

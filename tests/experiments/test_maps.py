@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 import torch
 
 from experiments.small_labs import lab_of
@@ -13,14 +14,15 @@ from magnet.index import ClusterIndex
 from training.short_runs import write_vectors
 
 
+@pytest.mark.usefixtures("few_digits")
 def test_all_maps_of_every_method_are_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr(maps, "MOST", 150)
+    monkeypatch.setattr(maps, "MOST", 100)
     drawn = maps.run(lab_of("digits", tmp_path / "results" / "maps", seeds=1))
     names = ["maps.png", "attribute-maps.png", "images-softmax.png", "images-semantic-triplet.png", "images-magnet.png"]
     assert [figure.name for figure in drawn.figures] == names
     for figure in drawn.figures:
         assert figure.stat().st_size > 20_000
-    assert drawn.values["examples"] == 150
+    assert drawn.values["examples"] == 100
     (table,) = drawn.tables
     assert [row[0] for row in table.rows] == ["softmax", "semantic triplet", "Magnet"]
     for found in drawn.values["methods"].values():

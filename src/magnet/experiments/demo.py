@@ -61,7 +61,7 @@ def run(lab: Lab, *, pictures: bool = True) -> Outcome:
         | {"run": None if found.run is None else str(found.run.folder)}
         for method, found in reached.items()
     }
-    return Outcome([_table(reached, lab.seeds)], figures, values)
+    return Outcome([_table(reached, lab.seeds, len(lab.held.indices("test")))], figures, values)
 
 
 def _draw(lab: Lab, runs: dict[str, Run]) -> list[Path]:
@@ -131,12 +131,12 @@ def _errors(run: Run, data: Dataset) -> dict[str, float]:
     return {rule: float(wrong(found, truth).mean()) for rule, found in answers.items()}
 
 
-def _table(reached: dict[str, Reached], seeds: int) -> Table:
+def _table(reached: dict[str, Reached], seeds: int, tested: int) -> Table:
     rows = [
         [method, _percent(found.knc), _percent(found.knn), _percent(found.hidden)] for method, found in reached.items()
     ]
     return Table(
-        f"Errors on the 540 test digits, mean of {seeds} seed{'s' * (seeds > 1)}",
+        f"Errors on the {tested} test digits, mean of {seeds} seed{'s' * (seeds > 1)}",
         ["method", "kNC", "soft kNN", "hidden digits"],
         rows,
         "kNC: soft votes of the nearest clusters; soft kNN: of examples, their number and sharpness chosen on "
