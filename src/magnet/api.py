@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 from magnet.data import Dataset, open_data
+from magnet.data.pairs import list_pairs
+from magnet.data.tables import list_frame
 from magnet.errors import UserError
 from magnet.report.explorer.build import build_explorer
 from magnet.report.html import write_whole
@@ -23,7 +25,8 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
 
     Args:
         data: what `--data` takes; or a pair (X, y) of arrays, tensors or frames, vectors (N, d) and labels (N,); or a
-            torch data set of such pairs; or a `magnet.data.Dataset`. Data in memory is not written to the run, which
+            frame of pandas or polars with a column of labels (``label="NAME"``); or a torch data set of pairs, vectors
+            or images with their labels; or a `magnet.data.Dataset`. Data in memory is not written to the run, which
             later serves for classifying and searching, and can be evaluated on data that is given.
         out: the folder of the run (default: runs/DATA-METHOD-SEED).
         silent: show nothing while it trains.
@@ -39,8 +42,8 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
     unknown = sorted(settings.keys() - {field.name for field in dataclasses.fields(TrainConfig)})
     if unknown:
         raise UserError(f"magnet.train() knows no setting {unknown[0]!r}; they are those of `magnet train --help`")
-    seed, validation = settings.get("seed", 0), settings.get("validation", 0.0)
-    opened = _dataset(data, seed=seed, validation=validation)
+    known = {name: settings[name] for name in ("seed", "validation", "label", "judge") if name in settings}
+    opened = _dataset(data, **known)
     spec = opened.spec if isinstance(data, Dataset) or not isinstance(data, str | Path) else str(data)
     given = {"preset": opened.kind} | settings
     decides = {name: given[name] for name in ("method", "backbone", "start") if name in given}
@@ -60,7 +63,7 @@ def evaluate(run: Run | str | Path, data: Any = None, part: str = "test") -> dic
     opened = run if isinstance(run, Run) else Run(Path(run), need_data=data is None)
     if data is None or isinstance(data, str | Path):
         return measure(opened, None if data is None else str(data), part)
-    return measure(opened, _dataset(data, seed=opened.config.seed, validation=0.0), part)
+    return measure(opened, _dataset(data, seed=opened.config.seed, label=opened.config.label), part)
 
 
 def explore(runs: Run | str | Path | Sequence[Run | str | Path], out: str | Path = "explore.html") -> Path:
@@ -77,20 +80,22 @@ def explore(runs: Run | str | Path | Sequence[Run | str | Path], out: str | Path
     return Path(out)
 
 
-def _dataset(data: Any, *, seed: int, validation: float) -> Dataset:
+def _dataset(data: Any, *, seed: int = 0, validation: float = 0.0, label: str = "", judge: str = "") -> Dataset:
     """Data of any kind that `train` takes, opened."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
-        return open_data(str(data), seed=seed, validation=validation)
+        return open_data(str(data), label=label, judge=judge, seed=seed, validation=validation)
     if isinstance(data, torch.utils.data.Dataset):
-        pairs = [data[i] for i in range(len(data))]  # type: ignore[arg-type]
-        data = np.stack([np.asarray(x) for x, _ in pairs]), np.array([np.asarray(y).item() for _, y in pairs])
+        return Dataset(list_pairs(data), spec="pairs", seed=seed, validation=validation)
+    if hasattr(data, "columns") and not isinstance(data, tuple | list):
+        return Dataset(list_frame(data, label, judge), spec="frame", seed=seed, validation=validation)
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise UserError(
-            f"found data of type {type(data).__name__}; expected a path, a pair (X, y), a torch data set of pairs, or "
-            "a magnet.data.Dataset"
+            f"found data of type {type(data).__name__}; expected a path, a pair (X, y), a frame with a column of "
+            "labels, a torch data set of pairs, or a magnet.data.Dataset"
         )
     X, y = data
     names = {"feature_names": np.array([str(name) for name in X.columns])} if hasattr(X, "columns") else {}
-    return Dataset.from_arrays(np.asarray(X), np.asarray(y), seed=seed, validation=validation, **names)
+    X = X if hasattr(X, "toarray") else np.asarray(X)  # a sparse matrix is said to be one
+    return Dataset.from_arrays(X, np.asarray(y), seed=seed, validation=validation, **names)

@@ -112,7 +112,7 @@ def test_digits_are_split_the_same_whatever_the_seed():
         ({"y": np.array(["a", "x"] * 20), "classes": ["a", "b"]}, "y holds 'x'"),
         ({"X": np.zeros((40, 2, 2))}, r"shape \(40, 2, 2\), expected numbers of shape \(N, d\)"),
         ({"X": np.zeros((40, 2), complex)}, "complex128"),
-        ({"split": np.full(40, 7)}, r"split holds \[7\]"),
+        ({"split": np.full(40, 7)}, "split holds 7"),
         ({"test": np.full(40, 0.5)}, "expected True for test examples"),
         ({"name": np.array(["a"])}, r"name has shape \(1,\)"),
     ],
@@ -141,8 +141,8 @@ def test_object_arrays_are_refused_and_never_unpickled(tmp_path, rows):
 
 
 def test_an_npz_without_x_says_what_it_holds(tmp_path):
-    with pytest.raises(UserError, match=r"holds \['features', 'y'\], expected at least X, y"):
-        open_data(save(tmp_path / "set.npz", features=np.eye(2), y=np.arange(2)))
+    with pytest.raises(UserError, match=r"holds \['pixels', 'y'\], expected at least X, y"):
+        open_data(save(tmp_path / "set.npz", pixels=np.eye(2), y=np.arange(2)))
 
 
 def test_a_file_that_is_no_npz_is_refused(tmp_path):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from magnet.data import Dataset
 
 HELP = """usage: magnet data                        list the benchmark sets
-       magnet data look SPEC              what is in a folder, a CSV, an .npz or a benchmark set
+       magnet data look SPEC              what is in a folder, a table, an .npz or a benchmark set
        magnet data fetch NAME --to FOLDER download a benchmark set, checked and unpacked
 
 examples:
@@ -31,6 +31,10 @@ class Look:
 
     spec: tyro.conf.Positional[str]
     """What to look at, written as for --data of `magnet train`."""
+    label: str = ""
+    """The column of the labels, as for `magnet train`."""
+    judge: str = ""
+    """The column of other labels to judge by."""
     seed: int = 0
     """Of the split, where the data has none of its own."""
     validation: float = 0.0
@@ -80,16 +84,25 @@ def _list(console: Console) -> None:
 
 def look(options: Look, console: Console) -> None:
     """Tell what is in a data set."""
-    find_source(options.spec)
+    find_source(options.spec, label=options.label, judge=options.judge)
 
     from magnet.data import open_data
 
-    data = open_data(options.spec, seed=options.seed, validation=options.validation, on_bad_image=options.bad_images)
+    data = open_data(
+        options.spec,
+        label=options.label,
+        judge=options.judge,
+        seed=options.seed,
+        validation=options.validation,
+        on_bad_image=options.bad_images,
+    )
     facts = table("", "", whole=())
     facts.show_header = False
     for name, value in _facts(data).items():
         facts.add_row(name, plain(value))
     console.print(plain(data.name, "bold"), facts, sep="\n")
+    for note in data.notes:
+        console.print(plain(f"  {note}", "yellow"))
     for path, reason in data.skipped[:10]:
         console.print(plain(f"  cannot be read: {path}: {reason}", "yellow"))
 
@@ -106,6 +119,9 @@ def _facts(data: "Dataset") -> dict[str, str]:
         "largest class": f"{data.classes[large]}, {int(counts[large]):,}",
         "split": ", ".join(f"{count:,} {part}" for part, count in parts.items()),
     }
+    if data.fine_classes is not None:
+        names = data.fine_classes
+        facts["judged by"] = f"{len(names):,}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
     if data.attributes is not None:
         names = data.attributes.names
         known = f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"

@@ -37,6 +37,8 @@ class Embed:
     inputs: Inputs = ()
     data: str = ""
     """Labelled data to embed, written as for `magnet train`, instead of inputs without labels."""
+    label: str = ""
+    """The column of the labels in the labelled data (default: that of the run)."""
     part: Literal["train", "validation", "test", "all"] = "all"
     """Which part of the labelled data."""
     checkpoint: Literal["best", "last"] = "best"
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
     check_run(options.run)
     check_inputs(options.inputs)
     if options.data:
-        find_source(options.data)
+        find_source(options.data, label=options.label)
 
     from magnet.runs.run import Run
 
@@ -74,20 +76,20 @@ def main(arguments: Sequence[str]) -> None:
             report=report,
         )
         say_notes(run.notes)
-        arrays = _labelled(run, options.data, options.part) if options.data else _unlabelled(run, options.inputs)
+        arrays = _labelled(run, options) if options.data else _unlabelled(run, options.inputs)
     _write(options.out, arrays)
     count, dim = arrays["X"].shape
     print(f"{count} representations of {dim} dimensions are in {options.out}")
 
 
-def _labelled(run: "Run", spec: str, part: str) -> dict[str, Any]:
+def _labelled(run: "Run", options: Embed) -> dict[str, Any]:
     """The arrays of data with classes."""
     import numpy as np
 
     from magnet.data.listings import TEST
     from magnet.runs.evaluate import open_like
 
-    data = open_like(run, spec)
+    data, part = open_like(run, options.data, options.label), options.part
     labels, classes = data.fine_labels, data.fine_classes  # of a run on merged classes
     if labels is None or classes is None:
         labels, classes = data.labels, data.classes

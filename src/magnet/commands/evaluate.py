@@ -9,6 +9,7 @@ from rich.console import Console
 
 from magnet.commands.terminal import RunFolder, percent, plain, progress, read_options, say_notes, table
 from magnet.data.sources import find_source
+from magnet.errors import UserError
 from magnet.runs.folders import check_run
 
 HELP = """Errors of a run on the test part of its own data, or on other data.
@@ -32,6 +33,8 @@ class Evaluate:
     run: RunFolder
     data: str = ""
     """Other data than the run's own, written as for `magnet train`."""
+    label: str = ""
+    """The column of the labels in the other data (default: that of the run)."""
     part: Literal["train", "validation", "test", "all"] = "test"
     """Which part of the data."""
     checkpoint: Literal["best", "last"] = "best"
@@ -47,9 +50,11 @@ def main(arguments: Sequence[str]) -> None:
     options = read_options(Evaluate, "evaluate", HELP, arguments)
     check_run(options.run)
     if options.data:
-        find_source(options.data)
+        find_source(options.data, label=options.label)
+    elif options.label:
+        raise UserError("--label names a column of other data: give --data too")
 
-    from magnet.runs.evaluate import evaluate
+    from magnet.runs.evaluate import evaluate, open_like
     from magnet.runs.run import Run
 
     with progress("embedding") as report:
@@ -61,7 +66,8 @@ def main(arguments: Sequence[str]) -> None:
             report=report,
         )
         say_notes(run.notes)
-        result = evaluate(run, options.data or None, options.part)
+        other = open_like(run, options.data, options.label) if options.data else None
+        result = evaluate(run, other, options.part)
     if options.json:
         print(json.dumps(result, indent=1))
     else:

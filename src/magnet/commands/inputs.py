@@ -11,13 +11,15 @@ from rich.console import Console
 
 from magnet.commands.terminal import check_inputs, progress, say_notes
 from magnet.data.arrays import read_npz
+from magnet.data.arrow import read_table
 from magnet.data.images import decode
 from magnet.data.listings import is_image
+from magnet.data.tables import read_vectors
 from magnet.errors import UserError
 from magnet.export import Model, load
 from magnet.training.folder import merging_note
 
-VECTORS = ".npy, .npz with X, or .csv"
+VECTORS = ".npy, .npz with X, .csv or .parquet"
 
 
 class Queries(NamedTuple):
@@ -103,7 +105,9 @@ def _read(path: Path) -> tuple[np.ndarray, list[str]]:
         if kind == ".npy":
             return np.atleast_2d(np.load(path, allow_pickle=False)), []
         if kind == ".csv":
-            return _read_csv(path), []
+            return _read_csv(path)
+        if kind == ".parquet":
+            return read_table(path)
     except (OSError, ValueError, EOFError) as error:
         if isinstance(error, UserError):
             raise
@@ -111,12 +115,12 @@ def _read(path: Path) -> tuple[np.ndarray, list[str]]:
     raise UserError(f"{path}: the run was trained on vectors; expected {VECTORS}")
 
 
-def _read_csv(path: Path) -> np.ndarray:
+def _read_csv(path: Path) -> tuple[np.ndarray, list[str]]:
+    """Numbers alone, or a table with the names of its columns, of which labels are left aside."""
     with path.open(encoding="utf-8-sig") as lines:
         first = lines.readline()
     try:
         [float(word) for word in first.split(",")]
-        header = 0
     except ValueError:
-        header = 1
-    return np.loadtxt(path, delimiter=",", skiprows=header, ndmin=2, encoding="utf-8-sig", dtype=np.float32)
+        return read_vectors(path)
+    return np.loadtxt(path, delimiter=",", ndmin=2, encoding="utf-8-sig", dtype=np.float32), []

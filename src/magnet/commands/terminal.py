@@ -30,8 +30,8 @@ Inputs = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(
         metavar="INPUT ...",
-        help="Photos, or folders of them with all that is in them; for a run on vectors .npy, .npz with X, or .csv, "
-        "a row for each vector.",
+        help="Photos, or folders of them with all that is in them; for a run on vectors .npy, .npz with X, "
+        ".csv or .parquet, a row for each vector.",
         help_behavior_hint="(one or more)",
     ),
 ]

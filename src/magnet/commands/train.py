@@ -14,10 +14,10 @@ from rich.console import Console
 
 from magnet import backbones, methods
 from magnet.commands.terminal import given_options, plain, read_grouped, say_notes, value_of
-from magnet.data.sources import find_source
+from magnet.data.sources import find_source, kind_of
 from magnet.errors import UserError
 from magnet.runs.folders import check_run
-from magnet.training.config import CONFIG, TrainConfig, kind_of, read_config, start_note, with_preset
+from magnet.training.config import CONFIG, TrainConfig, read_config, start_note, with_preset
 
 if TYPE_CHECKING:
     from magnet.data import Dataset
@@ -49,7 +49,10 @@ class TrainOptions(TrainConfig):
 
 # The options as `--help` shows them; what is not named here is about the training.
 GROUPS = {
-    "data": ("data", "validation", "bad_images", "hash_images", "image_size", "rescale", "flip", "test_draws"),
+    "data": (
+        "data", "label", "judge", "validation", "bad_images", "hash_images", "image_size", "rescale", "flip",
+        "test_draws",
+    ),
     "method": (
         "method", "preset", "config", "alpha", "scaling", "own_mean", "clusters_per_class", "clusters_per_batch",
         "examples_per_cluster", "impostor_fraction", "target_neighbours", "neighbours", "refresh_every",
@@ -124,7 +127,7 @@ def check_settings(config: TrainConfig) -> None:
     methods.check_method(config.method)
     if config.backbone != "auto":
         backbones.check_backbone(config.backbone.removesuffix("@pretrained"))
-    find_source(config.data)
+    find_source(config.data, label=config.label, judge=config.judge)
     if config.weights is not None and not config.weights.is_file():
         raise UserError(f"--weights {config.weights} does not exist")
     if config.warm_start is not None:

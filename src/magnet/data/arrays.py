@@ -1,4 +1,4 @@
-"""Vectors given as arrays or in an .npz file: read, checked and listed."""
+"""Vectors given as arrays, or in .npz and .npy files: read, checked and listed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ import numpy as np
 from numpy.lib import format as npy
 
 from magnet.data.attributes import Attributes, from_classes, from_table
+from magnet.data.columns import LABELS, VECTORS, find_label, read_labels, read_split, read_test
 from magnet.data.listings import Listing
 from magnet.errors import UserError
 
 KEYS = (
     "X", "y", "test", "split", "name", "classes", "attributes", "class_attributes", "attribute_names", "feature_names",
+    "judge", "judge_classes",
 )  # fmt: skip
+SPARSE = (
+    "vectors must be dense: X.toarray() if it fits into memory, or "
+    "sklearn.decomposition.TruncatedSVD(256).fit_transform(X), which keeps what varies most"
+)
 MAP_FROM_BYTES = 2**20
 LOCAL_HEADER_BYTES = 30
 
@@ -60,18 +66,21 @@ def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
     for key in ("X", "y"):
         if given.get(key) is None:
             raise UserError(f"{name}: no {key!r} among {sorted(given)}; expected X (N, d) and y (N,).")
+    if hasattr(given["X"], "toarray"):
+        raise UserError(f"{name}: X is a sparse matrix of shape {given['X'].shape}; {SPARSE}.")
     arrays = {key: np.asanyarray(given[key]) for key in KEYS if given.get(key) is not None}
     for key, array in arrays.items():
-        if array.dtype.hasobject:
+        if array.dtype.hasobject and key not in ("y", "judge", "name", "split"):
             raise UserError(f"{name}: {key} is an array of Python objects; expected plain numbers or strings.")
-    X, y = arrays["X"], arrays["y"]
+    X = arrays["X"]
     if X.ndim != 2 or not X.shape[1] or X.dtype.kind not in "biuf":
         raise UserError(f"{name}: X is {X.dtype} of shape {X.shape}, expected numbers of shape (N, d).")
-    for key in ("y", "test", "split", "name"):
+    for key in ("y", "test", "split", "name", "judge"):
         if key in arrays and arrays[key].shape != (len(X),):
             raise UserError(f"{name}: {key} has shape {arrays[key].shape}, but X has {len(X)} rows.")
     _check_finite(X, name)
-    labels, classes = _labels(y, arrays.get("classes"), name)
+    labels, classes = read_labels(arrays["y"], name, _words(arrays.get("classes")))
+    judge = read_labels(arrays["judge"], name, _words(arrays.get("judge_classes"))) if "judge" in arrays else None
     return Listing(
         name=name,
         content=X,
@@ -81,7 +90,104 @@ def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
         split=_split(arrays, name),
         attributes=_attributes(arrays, labels, len(classes), name),
         feature_names=_feature_names(arrays, name),
+        judge=judge,
     )
+
+
+def list_npz(path: Path, label: str = "", judge: str = "") -> Listing:
+    """The vectors of an .npz file; see `npz_keys` for what its arrays may be called."""
+    called = npz_keys(path, label, judge)
+    found = read_npz(path, tuple(called.values()), required=(called["X"], called["y"]))
+    return list_arrays({key: found[name] for key, name in called.items() if name in found}, path.stem)
+
+
+def npz_keys(path: Path, label: str = "", judge: str = "") -> dict[str, str]:
+    """What the arrays of an .npz file are called, by what `list_arrays` calls them. The arrays are not read.
+
+    Vectors and labels may be called as in VECTORS and LABELS too, such as ``data`` and ``target``. ``classes`` names
+    the labels that are trained on by default; labels under another name bring their own, or NAME_classes.
+    """
+    names = npz_names(path)
+    if {"indptr", "indices", "shape"} <= set(names):
+        raise UserError(f"{path}: holds a sparse matrix; {SPARSE}.")
+    vectors = next((name for name in VECTORS if name in names), None)
+    if vectors is None:
+        raise UserError(f"{path}: holds {names}, expected at least X, y.")
+    default = next((name for name in ("y", *LABELS) if name in names), "")
+    if not (label or default):
+        raise UserError(f"{path}: holds {names}, expected at least X, y; name the labels as --label NAME.")
+    chosen = find_label(names, str(path), label or default)
+    called = {key: key for key in KEYS if key in names and key not in ("judge", "judge_classes")}
+    called |= {"X": vectors, "y": chosen}
+    if "classes" not in called and "target_names" in names:  # as scikit-learn calls them
+        called["classes"] = "target_names"
+    if chosen != default:  # the names of the classes are those of other labels
+        called.pop("classes", None)
+    if f"{chosen}_classes" in names:
+        called["classes"] = f"{chosen}_classes"
+    if judge:
+        called["judge"] = find_label(names, str(path), judge, option="--judge")
+        classes = "classes" if called["judge"] == default else f"{called['judge']}_classes"
+        called |= {"judge_classes": classes} if classes in names else {}
+    return called
+
+
+def npz_names(path: Path) -> list[str]:
+    """The names of the arrays in an .npz file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return sorted(name.removesuffix(".npy") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError) as error:
+        raise UserError(f"{path}: cannot be read as an .npz file ({error}).") from error
+
+
+def list_npy(path: Path, label: str = "", judge: str = "") -> Listing:
+    """The vectors of an .npy file, with labels in a file beside it: see `labels_beside`."""
+    arrays = {"X": read_npy(path), "y": _read_label_file(labels_beside(path, label))}
+    if judge:
+        arrays["judge"] = _read_label_file(labels_beside(path, judge))
+    return list_arrays(arrays, path.stem)
+
+
+def labels_beside(path: Path, label: str = "") -> Path:
+    """The file with the labels of the vectors in an .npy file: the one that was given, or one that is called so.
+
+    ``X.npy`` has ``y.npy``, ``X_train.npy`` has ``y_train.npy``, any file has ``y``, ``labels`` or ``target`` as .npy
+    or .txt, one label a line.
+    """
+    if label:
+        given = [Path(label).expanduser(), path.parent / label]
+        found = next((file for file in given if file.is_file()), None)
+        if found is None:
+            raise UserError(
+                f"--label {label} does not exist; of {path} it is a file: .npy, or .txt with a label a line."
+            )
+        return found
+    stems = [path.stem.replace("X", "y", 1), *LABELS]
+    tried = [path.with_name(f"{stem}{kind}") for stem in stems for kind in (".npy", ".txt")]
+    beside = next((file for file in tried if file != path and file.is_file()), None)
+    if beside is None:
+        raise UserError(
+            f"{path}: found no labels beside it, such as {tried[0].name} or labels.txt; name them as --label FILE."
+        )
+    return beside
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array in an .npy file, memory-mapped, without pickle."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise UserError(f"{path}: cannot be read as an .npy file ({error}).") from error
+
+
+def _read_label_file(path: Path) -> np.ndarray:
+    if path.suffix.lower() == ".npy":
+        return np.array(read_npy(path))
+    try:
+        return np.array(path.read_text(encoding="utf-8-sig").splitlines())
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: cannot be read as UTF-8 text ({error}).") from error
 
 
 def read_npz(path: Path, keys: tuple[str, ...], required: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -109,37 +215,14 @@ def _check_finite(X: np.ndarray, name: str) -> None:
         raise UserError(f"{name}: {bad} of {len(X)} rows of X hold NaN or infinity; remove or repair them.")
 
 
-def _labels(y: np.ndarray, classes: np.ndarray | None, name: str) -> tuple[np.ndarray, list[str]]:
-    if y.dtype.kind == "f" and np.array_equal(y, np.round(y)):
-        y = y.astype(np.int64)
-    if y.dtype.kind not in "biuU":
-        raise UserError(f"{name}: y is {y.dtype}, expected class ids (integers) or class names (strings).")
-    if classes is None:
-        found, labels = np.unique(y, return_inverse=True)
-        return labels.astype(np.int64), [str(value) for value in found]
-    listed = [str(value) for value in classes]
-    if y.dtype.kind == "U":
-        ids = {value: i for i, value in enumerate(listed)}
-        unknown = sorted(set(y.tolist()) - ids.keys())
-        if unknown:
-            raise UserError(f"{name}: y holds {unknown[0]!r}, which is not among the {len(listed)} classes.")
-        return np.array([ids[value] for value in y.tolist()], dtype=np.int64), listed
-    if len(y) and not (y.min() >= 0 and y.max() < len(listed)):
-        raise UserError(f"{name}: y runs from {y.min()} to {y.max()}, but there are {len(listed)} classes.")
-    return y.astype(np.int64), listed
+def _words(names: np.ndarray | None) -> list[str] | None:
+    return None if names is None else [str(name) for name in names]
 
 
 def _split(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
     if "split" in arrays:
-        if not np.isin(arrays["split"], (0, 1, 2)).all():
-            found = np.unique(arrays["split"])[:5].tolist()
-            raise UserError(f"{name}: split holds {found}, expected 0 train, 1 validation, 2 test.")
-        return arrays["split"].astype(np.int8)
-    if "test" in arrays:
-        if not np.isin(arrays["test"], (0, 1)).all():
-            raise UserError(f"{name}: test is {arrays['test'].dtype}, expected True for test examples.")
-        return 2 * arrays["test"].astype(np.int8)
-    return None
+        return read_split(arrays["split"], name)
+    return read_test(arrays["test"], name) if "test" in arrays else None
 
 
 def _feature_names(arrays: Mapping[str, np.ndarray], name: str) -> list[str] | None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from magnet.data.arrays import KEYS, Numbered, list_arrays
 from magnet.data.attributes import Attributes
 from magnet.data.images import ImageCache, decode, find_unreadable, room
-from magnet.data.listings import PARTS, TEST, Listing, compact_classes, complete_split
+from magnet.data.listings import PARTS, TEST, Content, Encoded, Listing, compact_classes, complete_split
 from magnet.data.sources import find_source
 from magnet.errors import UserError
 from magnet.files import file_digest
@@ -47,7 +47,9 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         attributes: None, or the attribute table in the order of the examples.
         skipped: (path, reason) of the images left out when opened.
         feature_names: of the columns of vectors (d,), where the source has them.
-        fine_labels, fine_classes: the labels before `merge_classes`; None otherwise.
+        fine_labels, fine_classes: the labels before `merge_classes`, or those to judge by; None otherwise.
+        judged: whether the data brings these, and they are no labels before merging.
+        notes: what was left out when opened, in words.
     """
 
     def __init__(
@@ -73,8 +75,13 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         self.attributes: Attributes | None = listing.attributes
         self.skipped = listing.skipped
         self.feature_names = listing.feature_names
+        self.notes = listing.notes
         self.fine_labels: Tensor | None = None
         self.fine_classes: list[str] | None = None
+        self.judged = listing.judge is not None
+        if listing.judge is not None:
+            fine, self.fine_classes = compact_classes(*listing.judge)
+            self.fine_labels = torch.from_numpy(fine)
         self._content = listing.content
         self.kind: Literal["vectors", "images"] = "images"
         if isinstance(self._content, np.ndarray):
@@ -195,9 +202,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
 class Queries(Dataset):
     """Vectors (N, d) or N image files of which no class is known: all labels are -1, all examples are test ones."""
 
-    def __init__(
-        self, content: np.ndarray | Sequence[Path], names: list[str], *, image_size: int = DEFAULT_IMAGE_SIZE
-    ) -> None:
+    def __init__(self, content: Content, names: list[str], *, image_size: int = DEFAULT_IMAGE_SIZE) -> None:
         # Without Dataset.__init__, which expects classes and draws a split.
         self.name = self.spec = "queries"
         self.kind = "vectors" if isinstance(content, np.ndarray) else "images"
@@ -205,7 +210,7 @@ class Queries(Dataset):
         self.classes, self.names = [], names
         self.split = np.full(len(names), TEST, np.int8)
         self.attributes, self.skipped, self.feature_names = None, [], None
-        self.fine_labels, self.fine_classes = None, None
+        self.fine_labels, self.fine_classes, self.judged, self.notes = None, None, False, []
         self.image_size, self.cache_bytes = image_size, 0
         self._content, self._cache = content, None
         self._given_split, self._hash_images, self._hashes = None, False, {}
@@ -214,6 +219,8 @@ class Queries(Dataset):
 def open_data(
     spec: str,
     *,
+    label: str = "",
+    judge: str = "",
     seed: int = 0,
     validation: float = 0.0,
     on_bad_image: Literal["error", "skip"] = "error",
@@ -223,9 +230,14 @@ def open_data(
     """Open labelled data.
 
     Args:
-        spec: a folder of class folders; a CSV of ``path,label[,split]``; an ``.npz`` with ``X``, ``y`` and perhaps
-            ``test`` or ``split``, ``name``, ``classes``, ``attributes``, ``class_attributes``, ``attribute_names``,
-            ``feature_names``; ``digits``; or ``name:folder`` for a benchmark set in its official layout.
+        spec: a folder of class folders; a ``.csv`` or ``.parquet`` of image files or vectors; an ``.npz`` with ``X``,
+            ``y`` and perhaps ``test`` or ``split``, ``name``, ``classes``, ``attributes``, ``class_attributes``,
+            ``attribute_names``, ``feature_names``; an ``.npy`` with labels beside it; a folder saved by `datasets`, or
+            of images with their metadata; WebDataset's ``.tar``; ``digits``; or ``name:folder`` for a benchmark set
+            in its official layout. docs/training.md has a line on each.
+        label: the column of the labels (of an ``.npy``, their file); "": label, y, target or class. Where there are no
+            columns: ``coarse`` or ``fine``.
+        judge: other labels of the same examples, kept as ``fine_labels``: not trained on, but judged by.
         seed: of the random split: where the source gives no test part, 30 % of every class become one.
         validation: fraction of the training part that becomes the validation part, where the source gives none.
         on_bad_image: "error" names an unreadable image when it is met; "skip" decodes all images once now and
@@ -239,7 +251,7 @@ def open_data(
     """
     if on_bad_image not in ("error", "skip"):
         raise UserError(f"on_bad_image is {on_bad_image!r}, expected 'error' or 'skip'.")
-    listing = find_source(spec)()
+    listing = find_source(spec, label=label, judge=judge)()
     if on_bad_image == "skip" and not isinstance(listing.content, np.ndarray):
         bad = find_unreadable(listing.content)
         listing.skipped = [(str(listing.content[i]), reason) for i, reason in bad.items()]
@@ -307,7 +319,7 @@ class Digest:
         return cls(**values) if values.keys() == {field.name for field in fields(cls)} else None
 
 
-def digest_content(content: np.ndarray | Sequence[Path], *, hash_files: bool) -> tuple[str, str]:
+def digest_content(content: Content, *, hash_files: bool) -> tuple[str, str]:
     """(what it is computed from, the digest) of vectors (N, d), of pixels (N, H, W) or (N, H, W, 3), or of files.
 
     Files count by their sizes and modification times, or with ``hash_files`` by their bytes.
@@ -369,16 +381,20 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _times(file: Path) -> str:
+def _times(source: Path | Encoded) -> str:
+    if not isinstance(source, Path):
+        return source.mark()
     try:
-        found = os.stat(file)
+        found = os.stat(source)
     except FileNotFoundError:  # whoever wants to see the image is told so
         return GONE
     return f"{found.st_size} {found.st_mtime_ns}"
 
 
-def _bytes(file: Path) -> str:
+def _bytes(source: Path | Encoded) -> str:
+    if not isinstance(source, Path):
+        return _hash(source.read())
     try:
-        return file_digest(file)
+        return file_digest(source)
     except FileNotFoundError:
         return GONE

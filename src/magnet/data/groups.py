@@ -1,22 +1,14 @@
-"""Classes merged into groups: random pairs (section 4.3 of the paper), or groups that the class names tell."""
+"""Classes merged into groups: random pairs (section 4.3 of the paper), or given groups."""
 
 from __future__ import annotations
 
 import copy
-import re
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from magnet.data.dataset import Dataset
-
-# The cats among the 37 breeds of Oxford-IIIT Pet; the others are dogs.
-CATS = {
-    "abyssinian", "bengal", "birman", "bombay", "british shorthair", "egyptian mau", "maine coon", "persian",
-    "ragdoll", "russian blue", "siamese", "sphynx",
-}  # fmt: skip
-CUB_NAME = re.compile(r"\d{3}\.\w*?([A-Za-z]+)$")  # 001.Black_footed_Albatross
 
 
 @dataclass(frozen=True)
@@ -28,8 +20,8 @@ class Merging:
 
     @classmethod
     def of(cls, dataset: Dataset) -> Merging | None:
-        """How the classes of a data set were merged; None if they were not."""
-        if dataset.fine_labels is None or dataset.fine_classes is None:
+        """How the classes of a data set were merged; None if they were not, or if the data brings both levels."""
+        if dataset.fine_labels is None or dataset.fine_classes is None or dataset.judged:
             return None
         labels = torch.zeros(len(dataset.fine_classes), dtype=torch.int64)
         labels[dataset.fine_labels] = dataset.labels
@@ -38,9 +30,9 @@ class Merging:
     def apply(self, dataset: Dataset) -> Dataset:
         """A copy with its classes merged, by their names; a class that is not known stays a class of its own.
 
-        Data that has none of the classes is given back as it is.
+        Data that has none of the classes is given back as it is, and so is data that brings both levels.
         """
-        if not self.label_of.keys() & set(dataset.classes):
+        if dataset.judged or not self.label_of.keys() & set(dataset.classes):
             return dataset
         new = [name for name in dataset.classes if name not in self.label_of]
         label_of = self.label_of | {name: len(self.classes) + i for i, name in enumerate(new)}
@@ -74,23 +66,8 @@ def merge_by(dataset: Dataset, merged: np.ndarray, classes: list[str]) -> Datase
     other = copy.copy(dataset)
     other.labels = torch.from_numpy(merged.astype(np.int64))[dataset.labels]
     other.classes = classes
-    other.fine_labels, other.fine_classes = dataset.labels, dataset.classes
+    other.fine_labels, other.fine_classes, other.judged = dataset.labels, dataset.classes, False
     return other
-
-
-def known_groups(dataset: Dataset) -> list[str] | None:
-    """The group of every class, or None if the names tell of none.
-
-    Oxford-IIIT Pet: cat or dog. CUB-200-2011: the last word of the name, such as Albatross or Warbler.
-    """
-    plain = [name.lower().replace("_", " ") for name in dataset.classes]
-    if set(plain) > CATS:
-        return ["cat" if name in CATS else "dog" for name in plain]
-    birds = [CUB_NAME.fullmatch(name) for name in dataset.classes]
-    groups = [bird.group(1) for bird in birds if bird]
-    if len(groups) == len(birds) and 1 < len(set(groups)) < len(groups):
-        return groups
-    return None
 
 
 def merge_groups(dataset: Dataset, groups: list[str]) -> Dataset:

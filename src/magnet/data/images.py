@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from magnet.data.listings import Encoded
 from magnet.errors import UserError
 
 ORIENTATION = 0x0112
@@ -26,8 +28,8 @@ def room(size: int) -> int:
     return -(-13 * size // 10)
 
 
-def decode(source: Path | Image.Image | np.ndarray, side: int) -> Tensor:
-    """An image file, an opened image, or pixels uint8 (H, W) or (H, W, 3), as uint8 (3, side, side).
+def decode(source: Path | Encoded | Image.Image | np.ndarray, side: int) -> Tensor:
+    """An image as uint8 (3, side, side): of a file, also inside of something else, or of pixels uint8 (H, W[, 3]).
 
     Upright by its EXIF orientation, RGB, its short side resized to ``side``, the centre of the long side kept.
     """
@@ -36,7 +38,7 @@ def decode(source: Path | Image.Image | np.ndarray, side: int) -> Tensor:
     if isinstance(source, Image.Image):
         return _square(to_rgb(_upright(source)), side)
     try:
-        with Image.open(source) as image:
+        with Image.open(source if isinstance(source, Path) else io.BytesIO(source.read())) as image:
             # A JPEG decodes at 1/2, 1/4, 1/8 for less work; twice the side leaves the resize enough to average.
             image.draft(None, (2 * side, 2 * side))
             return _square(to_rgb(_upright(image)), side)
@@ -61,10 +63,10 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def find_unreadable(files: Sequence[Path]) -> dict[int, str]:
+def find_unreadable(files: Sequence[Path | Encoded]) -> dict[int, str]:
     """Decode every file once (small, in threads) and tell which fail: index -> reason."""
 
-    def reason(file: Path) -> str | None:
+    def reason(file: Path | Encoded) -> str | None:
         try:
             decode(file, 16)
         except UserError as error:

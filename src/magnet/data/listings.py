@@ -5,11 +5,11 @@ The train, validation and test parts that a source gives are kept; those that it
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,7 +20,26 @@ TRAIN, VALIDATION, TEST = 0, 1, 2
 PARTS = {"train": TRAIN, "validation": VALIDATION, "val": VALIDATION, "test": TEST}
 TEST_FRACTION = 0.3
 EXTENSIONS = frozenset([".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"])
-Content = np.ndarray | Sequence[Path]
+
+
+class Encoded(Protocol):
+    """An image file inside of something else: an archive, or the cell of a table. Its text names it for people."""
+
+    def read(self) -> bytes:
+        """The bytes of the image file."""
+
+    def mark(self) -> str:
+        """What changes when the image does, known without reading more than necessary."""
+
+
+Content = np.ndarray | Sequence[Path | Encoded]
+
+
+class Labelling(NamedTuple):
+    """Labels (N,), ids into ``classes``."""
+
+    labels: np.ndarray
+    classes: list[str]
 
 
 def is_image(name: str) -> bool:
@@ -32,9 +51,11 @@ def is_image(name: str) -> bool:
 class Listing:
     """The examples of a source in its own order.
 
-    ``content`` is vectors (N, d), grey images as uint8 (N, H, W), or N image files. ``labels`` (N,) are ids into
-    ``classes``, some of which may have no example yet. ``split`` (N,) is 0 train, 1 validation, 2 test, or None
-    where the source states none. ``feature_names`` (d,) are those of the columns of vectors, or None.
+    ``content`` is vectors (N, d), images as uint8 (N, H, W) or (N, H, W, 3), or N image files. ``labels`` (N,) are ids
+    into ``classes``, some of which may have no example yet. ``split`` (N,) is 0 train, 1 validation, 2 test, or None
+    where the source states none. ``feature_names`` (d,) are those of the columns of vectors, or None. ``judge`` are
+    other labels of the same examples, which are not trained on. ``levels`` are labels by name, coarse and fine, where
+    the source has both. ``notes`` say what was left out.
     """
 
     name: str
@@ -46,20 +67,22 @@ class Listing:
     attributes: Attributes | None = None
     skipped: list[tuple[str, str]] = field(default_factory=list)
     feature_names: list[str] | None = None
+    judge: Labelling | None = None
+    levels: dict[str, Labelling] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def keep(self, rows: np.ndarray) -> Listing:
         """Only the examples at ``rows``, in that order."""
         content = self.content
-        return Listing(
-            name=self.name,
+        return replace(
+            self,
             content=content[rows] if isinstance(content, np.ndarray) else [content[i] for i in rows],
             labels=self.labels[rows],
-            classes=self.classes,
             names=[self.names[i] for i in rows],
             split=None if self.split is None else self.split[rows],
             attributes=None if self.attributes is None else self.attributes.keep(rows),
-            skipped=self.skipped,
-            feature_names=self.feature_names,
+            judge=None if self.judge is None else Labelling(self.judge.labels[rows], self.judge.classes),
+            levels={name: Labelling(level.labels[rows], level.classes) for name, level in self.levels.items()},
         )
 
 
@@ -73,7 +96,7 @@ def list_folder(folder: Path) -> Listing:
     """One class a subfolder, images at any depth below it.
 
     Where the subfolders are train, test and perhaps val(idation), with the class folders inside them, they are
-    the split.
+    the split. Folders inside of all class folders are a finer level of labels.
     """
     parts = [name for name in _subfolders(folder) if name.lower() in PARTS]
     given = "train" in map(str.lower, parts) and len(parts) == len(_subfolders(folder))
@@ -89,62 +112,54 @@ def list_folder(folder: Path) -> Listing:
             f"{folder}: found no images in subfolders; expected one folder a class, holding "
             f"{', '.join(sorted(suffix[1:] for suffix in EXTENSIONS))} files."
         )
-    return list_files(
+    listing = list_files(
         folder.resolve().name,
         [file for _, file, _ in rows],
         [name for name, _, _ in rows],
         root=folder,
         split=np.array([part for _, _, part in rows], np.int8) if given else None,
     )
+    return replace(listing, levels=_nested_levels(listing, depth=2 if given else 1))
 
 
-def list_csv(path: Path) -> Listing:
-    """A table with the columns ``path`` and ``label``, and perhaps ``split``; paths are relative to the file."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.DictReader(stream, skipinitialspace=True)
-            columns = [(name or "").strip().lower() for name in reader.fieldnames or []]
-            if not {"path", "label"} <= set(columns):
-                raise UserError(f"{path}: found the columns {columns}, expected path,label[,split].")
-            reader.fieldnames = columns
-            rows = [(reader.line_num, {key: (row[key] or "").strip() for key in columns}) for row in reader]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as a UTF-8 CSV file ({error}).") from error
-    for line, row in rows:
-        if not row["path"] or not row["label"]:
-            raise UserError(f"{path}, line {line}: path {row['path']!r}, label {row['label']!r}; both are needed.")
-        if "split" in row and row["split"].lower() not in PARTS:
-            raise UserError(f"{path}, line {line}: split is {row['split']!r}, expected train, val or test.")
-    files = [path.parent / row["path"] for _, row in rows]
-    missing = [str(file) for file in files if not file.is_file()]
-    if missing:
-        raise UserError(
-            f"{path}: {len(missing)} of {len(files)} images do not exist, as {', '.join(missing[:3])}; "
-            "paths are taken relative to the CSV."
-        )
-    split = [PARTS[row["split"].lower()] for _, row in rows] if "split" in columns else None
-    return list_files(
-        path.stem,
-        files,
-        [row["label"] for _, row in rows],
-        root=path.parent,
-        split=None if split is None else np.array(split, np.int8),
-    )
+def _nested_levels(listing: Listing, depth: int) -> dict[str, Labelling]:
+    """Coarse and fine labels, where every image lies in a folder inside of the folder of its class.
+
+    Args:
+        listing: of image files, its names being paths.
+        depth: how many folders lead to the images of a class.
+    """
+    folders = [Path(name).parent.parts for name in listing.names]
+    if min(map(len, folders)) <= depth:
+        return {}
+    coarse = Labelling(listing.labels, listing.classes)
+    return {"coarse": coarse, "fine": number_labels(["/".join(path[depth - 1 : depth + 1]) for path in folders])}
 
 
 def list_files(name: str, files: list[Path], labels: list[str], *, root: Path, split: np.ndarray | None) -> Listing:
     """Files with the names of their classes; classes are sorted, by number when they are all numbers."""
-    classes = sorted(set(labels), key=_by_number if all(label.isdecimal() for label in labels) else None)
-    ids = {label: i for i, label in enumerate(classes)}
+    ids, classes = number_labels(labels)
     prefix = f"{root}{os.sep}"
     return Listing(
         name=name,
         content=files,
-        labels=np.array([ids[label] for label in labels], dtype=np.int64),
+        labels=ids,
         classes=classes,
         names=[str(file).removeprefix(prefix) for file in files],
         split=split,
     )
+
+
+def number_labels(words: Sequence[str]) -> Labelling:
+    """Names of classes as labels; the classes are sorted, by number when they are all numbers.
+
+    >>> number_labels(["10", "9", "9"])
+    Labelling(labels=array([1, 0, 0]), classes=['9', '10'])
+    """
+    found = set(words)
+    classes = sorted(found, key=_by_number if all(word.isdecimal() for word in found) else None)
+    ids = {word: i for i, word in enumerate(classes)}
+    return Labelling(np.array([ids[word] for word in words], dtype=np.int64), classes)
 
 
 def _by_number(label: str) -> tuple[int, str]:

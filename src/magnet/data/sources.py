@@ -6,23 +6,78 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from magnet.data.arrays import KEYS, list_arrays, read_npz
+from magnet.data import arrow, tars
+from magnet.data.arrays import labels_beside, list_npy, list_npz, npz_keys, npz_names
 from magnet.data.benchmarks import READERS, SOURCES
 from magnet.data.benchmarks.digits import list_digits
 from magnet.data.benchmarks.source import incomplete, require_pieces
-from magnet.data.listings import Listing, list_csv, list_folder
+from magnet.data.columns import assign
+from magnet.data.levels import LEVELS, take_levels
+from magnet.data.listings import Listing, list_folder
+from magnet.data.metadata import check_metadata, find_metadata, list_metadata, metadata_columns
+from magnet.data.tables import csv_columns, list_csv
 from magnet.errors import UserError, did_you_mean
 
-EXPECTED = "a folder of class folders, a .csv of path,label, an .npz with X and y, digits, or " + ", ".join(
-    f"{name}:FOLDER" for name in READERS
+EXPECTED = (
+    "a folder of class folders, a .csv or .parquet with a column of labels, an .npz with X and y, an .npy with labels "
+    "beside it, a folder saved by datasets, a .tar of images with their labels, digits, or "
+    + ", ".join(f"{name}:FOLDER" for name in READERS)
 )
 
 
-def find_source(spec: str) -> Callable[[], Listing]:
-    """What reads the data that ``spec`` names. What is not there is said at once, before anything is read."""
+class Source(NamedTuple):
+    """What reads some data. ``read`` and ``check`` are told the columns of the labels, where there are columns."""
+
+    read: Callable[..., Listing]
+    kind: Callable[[], str]  # "vectors" or "images"
+    columns: Callable[[], list[str]] | None = None  # their names; None: labels are levels of the layout
+    check: Callable[[str, str], object] = lambda label, judge: None  # raises where they are not there
+
+
+def find_source(spec: str, *, label: str = "", judge: str = "") -> Callable[[], Listing]:
+    """What reads the data that ``spec`` names. What is not there is said at once, before anything is read.
+
+    Args:
+        spec: what --data takes.
+        label: the column, or the level, of the labels; "": the usual one.
+        judge: that of other labels to judge by; "": none.
+    """
+    source = _find(spec)
+    names = source.columns() if source.columns else []
+    levels = [name if name in LEVELS and name not in names else "" for name in (label, judge)]
+    columns = ["" if level else name for level, name in zip(levels, (label, judge), strict=True)]
+    if source.columns is None:
+        if any(columns):
+            found = next(filter(None, columns))
+            raise UserError(f"{spec} has no columns: labels are {' or '.join(LEVELS)}; found {found!r}.")
+        read = source.read
+    else:
+        source.check(*columns)
+        read = partial(source.read, *columns)
+    if not any(levels):
+        return read
+    return lambda: take_levels(read(), label=levels[0], judge=levels[1])
+
+
+def kind_of(spec: str) -> str:
+    """ "vectors" or "images", of what --data names: by its columns, or by what it is called where it is not there."""
+    try:
+        return _find(spec).kind()
+    except UserError:
+        return "vectors" if spec.lower().endswith((".npz", ".npy")) else "images"
+
+
+def has_label(spec: str, label: str) -> bool:
+    """Whether the data that ``spec`` names has labels of this name: a column, or a level of its layout."""
+    source = _find(spec)
+    return label in LEVELS if source.columns is None else label in source.columns()
+
+
+def _find(spec: str) -> Source:
     if spec == "digits":
-        return list_digits
+        return Source(list_digits, _vectors)
     name, colon, folder = spec.partition(":")
     if colon and name in READERS:
         if not folder:
@@ -31,21 +86,76 @@ def find_source(spec: str) -> Callable[[], Listing]:
         if not place.is_dir():
             require_pieces(SOURCES[name], place)
             raise incomplete(SOURCES[name], place, ["the folder itself"])
-        return partial(READERS[name], place)
+        return Source(partial(READERS[name], place), _images)
     path = Path(spec).expanduser()
     if path.is_dir():
-        return partial(list_folder, path)
+        return _find_in(path)
     if not path.exists() and colon and re.fullmatch(r"[A-Za-z][\w-]+", name):
         hint = did_you_mean(name, READERS)
         raise UserError(f"{spec}: no benchmark set is called {name!r}{hint} There are: {', '.join(READERS)}.")
-    readers: dict[str, Callable[[Path], Listing]] = {".csv": list_csv, ".npz": _list_npz}
+    readers: dict[str, Callable[[Path], Source]] = {
+        ".csv": _csv, ".npz": _npz, ".npy": _npy, ".parquet": _table, ".tar": _tar,
+    }  # fmt: skip
     if path.suffix.lower() not in readers:
         found = "is a file of another kind" if path.exists() else "does not exist"
         raise UserError(f"{spec} {found}; expected {EXPECTED}.")
     if not path.is_file():
         raise UserError(f"{spec} does not exist.")
-    return partial(readers[path.suffix.lower()], path)
+    return readers[path.suffix.lower()](path)
 
 
-def _list_npz(path: Path) -> Listing:
-    return list_arrays(read_npz(path, KEYS, required=("X", "y")), path.stem)
+def _find_in(folder: Path) -> Source:
+    """What reads a folder: by what lies in it."""
+    if arrow.find_shards(folder):
+        return _table(folder)
+    if find_metadata(folder):
+        reader, columns = partial(list_metadata, folder), partial(metadata_columns, folder)
+        return Source(reader, _images, columns, partial(check_metadata, folder))
+    if tars.find_tars(folder):
+        return _tar(folder)
+    return Source(partial(list_folder, folder), _images)
+
+
+def _csv(path: Path) -> Source:
+    def check(label: str, judge: str) -> None:
+        assign(csv_columns(path), str(path), label=label, judge=judge)
+
+    def kind() -> str:
+        return "vectors" if assign(csv_columns(path), str(path), label=None).file is None else "images"
+
+    return Source(partial(list_csv, path), kind, partial(csv_columns, path), check)
+
+
+def _npz(path: Path) -> Source:
+    return Source(partial(list_npz, path), _vectors, partial(npz_names, path), partial(npz_keys, path))
+
+
+def _npy(path: Path) -> Source:
+    def check(label: str, judge: str) -> None:
+        labels_beside(path, label)
+        if judge:
+            labels_beside(path, judge)
+
+    return Source(partial(list_npy, path), _vectors, list, check)
+
+
+def _table(path: Path) -> Source:
+    shards = arrow.find_shards(path)
+
+    def check(label: str, judge: str) -> None:
+        assign(arrow.table_columns(shards), str(path), label=label, judge=judge)
+
+    columns, kind = partial(arrow.table_columns, shards), partial(arrow.kind_of_table, shards)
+    return Source(partial(arrow.list_shards, path, shards), kind, columns, check)
+
+
+def _tar(path: Path) -> Source:
+    return Source(partial(tars.list_tars, path), _images, partial(tars.tar_columns, path))
+
+
+def _vectors() -> str:
+    return "vectors"
+
+
+def _images() -> str:
+    return "images"

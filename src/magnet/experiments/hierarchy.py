@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from magnet.data import Dataset, merge_classes
-from magnet.data.groups import known_groups, merge_groups
+from magnet.data.groups import merge_groups
+from magnet.data.levels import known_groups
 from magnet.evaluation.errors import linear_probe
 from magnet.evaluation.intervals import in_both, paired_interval, relative_interval
 from magnet.experiments.cache import top_classes, wrong
@@ -34,7 +35,7 @@ MEASURES = ("knc", "knc@5", "knn", "knn@5", "probe")
 
 def run(lab: Lab) -> Outcome:
     """Random pairs, then the real hierarchy where the data has one."""
-    groups = known_groups(lab.data)
+    groups = known_groups(lab.data.classes)
     sorts = 1 if groups is None else 2
     lab.expect(len(lab.methods) * (sorts * lab.tries + lab.pairings + (sorts - 1) * lab.seeds))
     seed = lab.configure("magnet").seed

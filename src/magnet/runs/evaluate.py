@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from magnet.data import Dataset, open_data
+from magnet.data.sources import has_label
 from magnet.errors import UserError
 from magnet.evaluation.calibration import calibration_error, temper
 from magnet.evaluation.errors import retrieval, top_errors, worst_classes
@@ -96,12 +97,18 @@ def match(run: Run, data: Dataset, part: str) -> Matched:
     return Matched(data, rows[known], labels[known], int((~known).sum()), [data.classes[c] for c in strange])
 
 
-def open_like(run: Run, spec: str) -> Dataset:
-    """Other data, opened for a run: of the same kind, split by the same seed, decoded for its image size."""
+def open_like(run: Run, spec: str, label: str = "") -> Dataset:
+    """Other data, opened for a run: of the same kind, split by the same seed, decoded for its image size.
+
+    Its labels are in the column ``label``; "": the one of the run, where the data has it.
+    """
     own = absolute(spec) == absolute(run.config.data)
     validation = run.config.validation if own else 0.0
+    config = run.config
     data = open_data(
         spec,
+        label=label or (config.label if own or has_label(spec, config.label) else ""),
+        judge=config.judge if own else "",
         seed=run.config.seed,
         validation=validation,
         on_bad_image=run.config.bad_images,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import yaml
 
+from magnet.data.sources import kind_of
 from magnet.errors import UserError, did_you_mean
 from magnet.files import replacing
 
@@ -30,8 +31,9 @@ class TrainConfig:
     """Train a representation on labelled images or vectors."""
 
     data: str
-    """Folder of class folders, CSV of path,label, .npz with X and y, name:folder (pets, flowers, dogs, cub,
-    imagenet-attributes, fashion-mnist), or digits."""
+    """Folder of class folders, .csv or .parquet with a column of labels, .npz with X and y, .npy with labels beside it,
+    folder saved by datasets, .tar of images (WebDataset), name:folder (pets, flowers, dogs, cub, imagenet-attributes,
+    fashion-mnist, cifar100), or digits."""
     out: Path | None = None
     """The run folder to write (default: runs/DATA-METHOD-SEED)."""
     method: str = "magnet"
@@ -46,6 +48,11 @@ class TrainConfig:
     """linear or mlp for vectors; convnet, googlenet or timm/NAME for images; auto: mlp or convnet."""
     seed: int = 0
     """The same seed gives the same run."""
+    label: str = ""
+    """The column of the labels, or their file for an .npy (default: label, y, target or class); coarse or fine where
+    folders or names of classes tell of two levels."""
+    judge: str = ""
+    """Other labels of the same examples to judge by, and not to train on: a column, a file, or coarse or fine."""
 
     start: Literal["auto", "whitened", "random"] = "auto"
     """Of the network. whitened: its last layer starts in closed form, from a whitening of the variation inside
@@ -332,11 +339,6 @@ def start_note(config: TrainConfig) -> str:
         f"{config.preset} starts from scratch here, where the paper starts from three epochs of ImageNet: give "
         "--warm-start RUN (a softmax run) or --weights FILE"
     )
-
-
-def kind_of(data: str) -> str:
-    """ "vectors" or "images", by what the data is called, without opening it."""
-    return "vectors" if data == "digits" or data.lower().endswith(".npz") else "images"
 
 
 def with_preset(config: TrainConfig) -> TrainConfig:

@@ -115,6 +115,7 @@ def _notes(data: Dataset) -> list[str]:
     if single:
         some = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
         notes.append(f"note: only one example of {some}: it is trained on, and cannot be tested")
+    notes += [f"note: {note}" for note in data.notes]
     if data.skipped:
         notes.append(f"note: left out {len(data.skipped)} unreadable images, the first {data.skipped[0][0]}")
     return notes

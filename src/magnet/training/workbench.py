@@ -106,6 +106,8 @@ def open_for(config: TrainConfig) -> Dataset:
     """The data of a run, decoded for its image size where that is known already."""
     data = open_data(
         config.data,
+        label=config.label,
+        judge=config.judge,
         seed=config.seed,
         validation=config.validation,
         on_bad_image=config.bad_images,
@@ -125,7 +127,11 @@ def absolute(spec: str) -> str:
 
 def complete(config: TrainConfig, data: Dataset) -> TrainConfig:
     """The configuration with every "auto" decided by the data, as it is written into the run."""
-    config = replace(config, data=absolute(config.data), start="random" if config.start == "auto" else config.start)
+    start = "random" if config.start == "auto" else config.start
+    label, judge = config.label, config.judge
+    if config.data.lower().endswith(".npy"):  # labels are files
+        label, judge = (name and absolute(name) for name in (label, judge))
+    config = replace(config, data=absolute(config.data), start=start, label=label, judge=judge)
     if config.backbone == "auto":
         vectors = "linear" if config.start == "whitened" else "mlp"
         config = replace(config, backbone=vectors if data.kind == "vectors" else "convnet")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from magnet.data.benchmarks import cub, digits, dogs, fashion_mnist, flowers, imagenet_attributes, pets
+from magnet.data.benchmarks import cifar100, cub, digits, dogs, fashion_mnist, flowers, imagenet_attributes, pets
 from magnet.data.benchmarks.source import Source
 from magnet.data.listings import Listing
 
@@ -14,10 +14,11 @@ READERS: dict[str, Callable[[Path], Listing]] = {
     "cub": cub.list_cub,
     "fashion-mnist": fashion_mnist.list_fashion_mnist,
     "imagenet-attributes": imagenet_attributes.list_imagenet_attributes,
+    "cifar100": cifar100.list_cifar100,
 }
 SOURCES: dict[str, Source] = {
     module.SOURCE.name: module.SOURCE
-    for module in (digits, pets, flowers, dogs, cub, fashion_mnist, imagenet_attributes)
+    for module in (digits, pets, flowers, dogs, cub, fashion_mnist, imagenet_attributes, cifar100)
 }
 
 

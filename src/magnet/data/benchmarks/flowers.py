@@ -59,7 +59,7 @@ def list_flowers(folder: Path) -> Listing:
     if labels.min(initial=0) < 0 or labels.max(initial=0) >= len(CLASSES):
         raise UserError(f"flowers: imagelabels.mat has labels outside 1..{len(CLASSES)}.")
     files = [folder / "jpg" / f"image_{i + 1:05d}.jpg" for i in range(len(labels))]
+    kept = np.flatnonzero(split >= 0)
+    require_images(SOURCE, folder, (files[i] for i in kept))
     listing = Listing("flowers", files, labels, CLASSES, [f"jpg/{file.name}" for file in files], split)
-    listing = listing.keep(np.flatnonzero(split >= 0))
-    require_images(SOURCE, folder, (Path(file) for file in listing.content))
-    return listing
+    return listing.keep(kept)

@@ -1,0 +1,263 @@
+"""Parquet files, and folders that Hugging Face's `datasets` saved: vectors or images in columns, read with pyarrow.
+
+No code of `datasets` is needed, and none that a folder names is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from magnet.data.arrays import Numbered
+from magnet.data.columns import VECTORS, Roles, assign, read_labels, read_split, read_test
+from magnet.data.listings import PARTS, Encoded, Listing
+from magnet.data.tables import finish, list_columns, stack_numbers
+from magnet.errors import UserError
+from magnet.files import read_json
+
+SAVED, SAVED_PARTS = "state.json", "dataset_dict.json"  # what `save_to_disk` writes: one part, or several
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An image file in a cell of a table."""
+
+    column: Any  # pyarrow's array of bytes
+    row: int
+    where: str
+
+    def read(self) -> bytes:
+        """The bytes of the image file."""
+        return bytes(self.column[self.row].as_py() or b"")
+
+    def mark(self) -> str:
+        """A hash of the bytes."""
+        return hashlib.sha256(self.read()).hexdigest()
+
+    def __str__(self) -> str:
+        return f"{self.where}, row {self.row + 1}"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A file of a table and the part that all of its rows are in, or None."""
+
+    file: Path
+    part: int | None
+
+    def schema(self) -> Any:
+        """Names and types of its columns, without reading them."""
+        pyarrow = import_pyarrow()
+        try:
+            if self.file.suffix.lower() == ".parquet":
+                return pyarrow.parquet.read_schema(self.file)
+            with pyarrow.memory_map(str(self.file)) as stream:
+                return pyarrow.ipc.open_stream(stream).schema
+        except (pyarrow.ArrowException, OSError) as error:
+            raise _unreadable(self.file, error) from error
+
+    def read(self, columns: Sequence[str]) -> Any:
+        """Some of its columns; an Arrow file is memory-mapped."""
+        pyarrow = import_pyarrow()
+        try:
+            if self.file.suffix.lower() == ".parquet":
+                return pyarrow.parquet.ParquetFile(self.file).read(list(columns))
+            return pyarrow.ipc.open_stream(pyarrow.memory_map(str(self.file))).read_all().select(list(columns))
+        except (pyarrow.ArrowException, OSError) as error:
+            raise _unreadable(self.file, error) from error
+
+
+def _unreadable(file: Path, error: Exception) -> UserError:
+    return UserError(f"{file}: cannot be read as a table ({' '.join(str(error).split())[:200]}).")
+
+
+def import_pyarrow() -> Any:
+    """The package pyarrow, with its reader of Parquet."""
+    try:
+        import pyarrow
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UserError("Parquet and Arrow files need pyarrow: pip install 'magnet-loss[tables]'.") from error
+    return pyarrow
+
+
+def find_shards(path: Path) -> list[Shard]:
+    """The files of a table: a Parquet file, a folder of them, or what `save_to_disk` wrote; [] for another folder.
+
+    The files of a folder, or of its folder ``data``, are in the part that their names begin with: train-0.parquet.
+    """
+    if path.is_file():
+        return [Shard(path, None)]
+    if (path / SAVED_PARTS).is_file():
+        names = read_json(path / SAVED_PARTS).get("splits", [])
+        return [shard for name in names for shard in _saved(path / str(name), _part(str(name), path))]
+    if (path / SAVED).is_file():
+        return _saved(path, None)
+    files = sorted(path.glob("*.parquet")) or sorted(path.glob("data/*.parquet"))
+    parts = [PARTS.get(file.stem.split("-")[0].split(".")[0].lower()) for file in files]
+    if None in parts:
+        return [Shard(file, None) for file in files]
+    return sorted(
+        (Shard(file, part) for file, part in zip(files, parts, strict=True)), key=lambda shard: shard.part or 0
+    )
+
+
+def _saved(folder: Path, part: int | None) -> list[Shard]:
+    state = read_json(folder / SAVED)
+    names = [Path(str(entry.get("filename"))).name for entry in state.get("_data_files", [])]
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing or not names:
+        raise UserError(f"{folder}: {SAVED} names {missing[0] if missing else 'no files'}, which is not there.")
+    return [Shard(folder / name, part) for name in names]
+
+
+def _part(name: str, where: Path) -> int:
+    if name.lower() not in PARTS:
+        raise UserError(f"{where}: has a part called {name!r}; expected train, validation and test.")
+    return PARTS[name.lower()]
+
+
+def kind_of_table(shards: Sequence[Shard]) -> str:
+    """ "images" or "vectors"."""
+    return "images" if _image_column(shards[0].schema()) else "vectors"
+
+
+def table_columns(shards: Sequence[Shard]) -> list[str]:
+    """The names of the columns."""
+    return [str(name) for name in shards[0].schema().names]
+
+
+def list_shards(path: Path, shards: Sequence[Shard], label: str = "", judge: str = "") -> Listing:
+    """The examples of a table: images where a column holds image files, else vectors."""
+    schema, where = shards[0].schema(), str(path)
+    roles = assign(list(schema.names), where, label=label, judge=judge)
+    image = _image_column(schema)
+    vector = None if image else _vector_column(schema, roles, where)
+    chosen = image or vector
+    wanted = [roles.label, roles.judge, roles.split, roles.test, roles.name, *([chosen] if chosen else roles.others)]
+    columns = [name for name in dict.fromkeys(wanted) if name is not None]
+    pyarrow = import_pyarrow()
+    try:
+        table = pyarrow.concat_tables([shard.read(columns) for shard in shards], promote_options="default")
+    except pyarrow.ArrowException as error:
+        raise UserError(f"{where}: its files do not fit together ({error}).") from error
+    split = None
+    if all(shard.part is not None for shard in shards):
+        split = np.concatenate([np.full(shard.read(columns[:1]).num_rows, shard.part, np.int8) for shard in shards])
+    found = {name: _values(table.column(name), name, where) for name in columns if name != chosen}
+    classes = _class_names(schema)
+    if image is not None:
+        listing = _list_cells(table.column(image), found, roles, path, classes)
+    elif vector is not None:
+        listing = finish(
+            {"X": _vectors(table.column(vector), vector, where)}, found, roles, path.stem, where, [], classes
+        )
+    else:
+        listing = list_columns(found, roles, path.stem, where, classes)
+    if split is not None:
+        listing.split = split
+    return listing
+
+
+def read_table(path: Path) -> tuple[np.ndarray, list[str]]:
+    """The vectors of a Parquet file (n, d), and the names of its rows where it has some; no labels are needed."""
+    (shard,) = find_shards(path)
+    schema, where = shard.schema(), str(path)
+    roles = assign(list(schema.names), where, label=None)
+    vector = _vector_column(schema, roles, where)
+    table = shard.read([name for name in (roles.name, *([vector] if vector else roles.others)) if name is not None])
+    names = [] if roles.name is None else [str(name) for name in table.column(roles.name).to_pylist()]
+    if vector is not None:
+        return _vectors(table.column(vector), vector, where), names
+    return stack_numbers({name: _values(table.column(name), name, where) for name in roles.others}, roles, where)[
+        0
+    ], names
+
+
+def _list_cells(column: Any, found: dict[str, Any], roles: Roles, path: Path, classes: dict[str, list[str]]) -> Listing:
+    """Images in the cells of a column: bytes, or a record of bytes and path."""
+    pyarrow = import_pyarrow()
+    if pyarrow.types.is_struct(column.type):
+        column = pyarrow.compute.struct_field(column, "bytes")
+    if column.null_count:
+        raise UserError(f"{path}: {column.null_count} of {len(column)} images have no bytes; save them with the table.")
+    content: list[Encoded] = [Cell(column, row, str(path)) for row in range(len(column))]
+    names = None if roles.name is None else found[roles.name]
+    assert roles.label is not None
+    labels = read_labels(found[roles.label], str(path), classes.get(roles.label))
+    judge = None if roles.judge is None else read_labels(found[roles.judge], str(path), classes.get(roles.judge))
+    split = None if roles.split is None else read_split(found[roles.split], str(path))
+    if split is None and roles.test is not None:
+        split = read_test(found[roles.test], str(path))
+    return Listing(
+        name=path.stem,
+        content=content,
+        labels=labels.labels,
+        classes=labels.classes,
+        names=Numbered(len(content)) if names is None else [str(name) for name in names],
+        split=split,
+        judge=judge,
+    )
+
+
+def _values(column: Any, name: str, where: str) -> np.ndarray:
+    """A column as an array: numbers, or objects that are text."""
+    if column.null_count:
+        row = next(row for row, value in enumerate(column) if not value.is_valid) + 1
+        raise UserError(f"{where}: row {row} has no {name}; {column.null_count} of {len(column)} rows are empty there.")
+    pyarrow = import_pyarrow()
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return np.asarray(column.to_numpy())
+
+
+def _vectors(column: Any, name: str, where: str) -> np.ndarray:
+    """A column of lists of numbers as an array (N, d)."""
+    pyarrow = import_pyarrow()
+    lengths = pyarrow.compute.unique(pyarrow.compute.list_value_length(column)).to_pylist()
+    if len(lengths) != 1 or not lengths[0]:
+        raise UserError(f"{where}: the lists in {name} have lengths {lengths[:4]}; vectors must all be of one length.")
+    flat = pyarrow.compute.list_flatten(column).to_numpy()
+    return np.asarray(flat).reshape(len(column), int(lengths[0]))
+
+
+def _image_column(schema: Any) -> str | None:
+    """The column that holds image files: bytes, or a record with bytes as `datasets` has it."""
+    types = import_pyarrow().types
+    for field in schema:
+        record = types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
+        if record or types.is_binary(field.type) or types.is_large_binary(field.type):
+            return str(field.name)
+    return None
+
+
+def _vector_column(schema: Any, roles: Roles, where: str) -> str | None:
+    """The column that holds lists of numbers; None where numbers have columns of their own."""
+    types = import_pyarrow().types
+    lists = [
+        str(field.name)
+        for field in schema
+        if types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type)
+    ]
+    found = [name for name in lists if name in roles.others]
+    best = [name for name in VECTORS if name in found] or found
+    if len(found) > 1 and best == found:
+        raise UserError(f"{where}: {', '.join(found)} all hold lists; leave one, or call the vectors X.")
+    return best[0] if best else None
+
+
+def _class_names(schema: Any) -> dict[str, list[str]]:
+    """The names of numbered classes, by column, as `datasets` writes them into a table."""
+    try:
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+        named = {name: about["names"] for name, about in features.items() if about.get("_type") == "ClassLabel"}
+        return {str(name): [str(value) for value in names] for name, names in named.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}

@@ -1,0 +1,71 @@
+"""Two levels of labels: coarse ones, which are groups of classes, and fine ones. Nothing here imports torch.
+
+Where data has no columns to name, the levels are called ``coarse`` and ``fine``: those of its layout (folders inside
+of class folders, the two labels of CIFAR-100), or the groups that the names of its classes tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from magnet.data.listings import Labelling, Listing, number_labels
+from magnet.errors import UserError
+
+LEVELS = ("coarse", "fine")
+# The cats among the 37 breeds of Oxford-IIIT Pet; the others are dogs.
+CATS = {
+    "abyssinian", "bengal", "birman", "bombay", "british shorthair", "egyptian mau", "maine coon", "persian",
+    "ragdoll", "russian blue", "siamese", "sphynx",
+}  # fmt: skip
+CUB_NAME = re.compile(r"\d{3}\.\w*?([A-Za-z]+)$")  # 001.Black_footed_Albatross
+
+
+def known_groups(classes: Sequence[str]) -> list[str] | None:
+    """The group of every class, or None if the names tell of none.
+
+    Oxford-IIIT Pet: cat or dog. CUB-200-2011: the last word of the name, such as Albatross or Warbler.
+
+    >>> known_groups(["001.Black_footed_Albatross", "002.Laysan_Albatross", "073.Blue_Jay"])
+    ['Albatross', 'Albatross', 'Jay']
+    """
+    plain = [name.lower().replace("_", " ") for name in classes]
+    if set(plain) > CATS:
+        return ["cat" if name in CATS else "dog" for name in plain]
+    birds = [CUB_NAME.fullmatch(name) for name in classes]
+    groups = [bird.group(1) for bird in birds if bird]
+    if len(groups) == len(birds) and 1 < len(set(groups)) < len(groups):
+        return groups
+    return None
+
+
+def take_levels(listing: Listing, *, label: str, judge: str) -> Listing:
+    """The listing with a level of its labels to train on and another to judge by; "": as they are.
+
+    >>> import numpy as np
+    >>> birds = ["1.Blue_Jay", "2.Crow"]
+    >>> listing = Listing("birds", np.eye(2), np.arange(2), birds, ["a", "b"])
+    >>> listing.levels = {"coarse": Labelling(np.array([0, 0]), ["Bird"]), "fine": Labelling(np.arange(2), birds)}
+    >>> taken = take_levels(listing, label="coarse", judge="fine")
+    >>> taken.classes, taken.judge.classes
+    (['Bird'], ['1.Blue_Jay', '2.Crow'])
+    """
+    if not label and not judge:
+        return listing
+    levels = listing.levels
+    groups = None if levels else known_groups(listing.classes)
+    if groups is not None:
+        merged = number_labels(groups)
+        levels = {
+            "coarse": Labelling(merged.labels[listing.labels], merged.classes),
+            "fine": Labelling(listing.labels, listing.classes),
+        }
+    if not levels:
+        raise UserError(
+            f"{listing.name} has one level of labels only, and its {len(listing.classes)} classes tell of no groups; "
+            "coarse and fine need folders inside of the class folders, or columns of these names."
+        )
+    if label:
+        listing = replace(listing, labels=levels[label].labels, classes=levels[label].classes)
+    return replace(listing, judge=levels[judge]) if judge else listing

@@ -1,0 +1,221 @@
+"""Tables: a CSV of image files or of vectors, and frames of pandas or polars."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from magnet.data.arrays import list_arrays
+from magnet.data.columns import Roles, assign, read_labels, read_split
+from magnet.data.listings import Listing, list_files
+from magnet.errors import UserError
+
+MISSING = ("", "na", "null", "none")  # which a number may be in a CSV: NaN
+
+
+def csv_columns(path: Path) -> list[str]:
+    """The names of the columns of a CSV file, from its first line."""
+    with _rows(path) as rows:
+        return _header(rows, path)
+
+
+def list_csv(path: Path, label: str = "", judge: str = "") -> Listing:
+    """A CSV with a column of labels: of image files, where it has a column of paths, or of vectors otherwise.
+
+    Paths are relative to the file. Columns ``split`` or ``test`` are the parts, ``name`` or ``id`` name the vectors.
+    """
+    with _rows(path) as rows:
+        columns = _header(rows, path)
+        roles = assign(columns, str(path), label=label, judge=judge)
+        if roles.file is not None:
+            return list_images(_read_text(rows, columns, roles, path), roles, path)
+        return _list_vectors(rows, columns, roles, path)
+
+
+def read_rows(path: Path, roles: Roles) -> dict[str, list[str]]:
+    """The columns of a CSV of image files, as text."""
+    with _rows(path) as rows:
+        return _read_text(rows, _header(rows, path), roles, path)
+
+
+def read_vectors(path: Path) -> tuple[np.ndarray, list[str]]:
+    """The numbers of a CSV of vectors, float32 (n, d), and the names of its rows, if any; it needs no labels."""
+    with _rows(path) as rows:
+        columns = _header(rows, path)
+        roles = assign(columns, str(path), label=None)
+        found, _ = _read_numbers(rows, columns, roles, path)
+    return found.pop("X"), [] if roles.name is None else found[roles.name]
+
+
+def list_frame(frame: Any, label: str = "", judge: str = "", name: str = "frame") -> Listing:
+    """The rows of a pandas or polars frame: numbers in columns, and a column of labels."""
+    columns = {str(column): np.asarray(frame[column]) for column in frame.columns}
+    return list_columns(columns, assign(list(columns), name, label=label, judge=judge), name, name)
+
+
+def list_columns(
+    columns: Mapping[str, Any], roles: Roles, name: str, where: str, classes: Mapping[str, Sequence[str]] | None = None
+) -> Listing:
+    """Vectors, one number from each column (N,) of numbers; other columns are left out, which the listing notes.
+
+    Args:
+        columns: by name.
+        roles: what they are for.
+        name: of the listing.
+        where: the table, for what is said of it.
+        classes: names of the classes of columns of numbered labels.
+    """
+    X, numbers = stack_numbers(columns, roles, where)
+    arrays = {"X": X, "feature_names": np.array(numbers)}
+    return finish(arrays, columns, roles, name, where, [c for c in roles.others if c not in numbers], classes)
+
+
+def stack_numbers(columns: Mapping[str, Any], roles: Roles, where: str) -> tuple[np.ndarray, list[str]]:
+    """Vectors float32 (N, d) from the columns (N,) that are numbers, and the names of these columns."""
+    given = {column: np.asarray(columns[column]) for column in roles.others}
+    numbers = [column for column, values in given.items() if values.ndim == 1 and values.dtype.kind in "biuf"]
+    if not numbers:
+        raise no_numbers(where, roles)
+    return np.stack([given[column].astype(np.float32, copy=False) for column in numbers], axis=1), numbers
+
+
+def finish(
+    arrays: dict[str, Any],
+    columns: Mapping[str, Any],
+    roles: Roles,
+    name: str,
+    where: str,
+    left_out: Sequence[str],
+    classes: Mapping[str, Sequence[str]] | None = None,
+) -> Listing:
+    """The listing of vectors ``X`` among ``arrays`` with labels, parts and names from the columns of a table."""
+    called = {"y": roles.label, "judge": roles.judge, "name": roles.name, "split": roles.split, "test": roles.test}
+    for key, column in called.items():
+        if column is not None:
+            arrays[key] = np.asarray(columns[column])
+    for key, column in {"classes": roles.label, "judge_classes": roles.judge}.items():
+        if classes and column is not None and column in classes:
+            arrays[key] = np.array(list(classes[column]))
+    listing = list_arrays(arrays, where)
+    listing.name = name
+    if left_out:
+        some = ", ".join(left_out[:5]) + (", ..." if len(left_out) > 5 else "")
+        listing.notes.append(f"{len(left_out)} columns that are not numbers were left out: {some}")
+    return listing
+
+
+def no_numbers(where: str, roles: Roles) -> UserError:
+    """What is said of a table that has labels, and neither images nor vectors."""
+    found = ", ".join([*filter(None, [roles.label]), *roles.others][:8])
+    return UserError(f"{where}: found the columns {found}; expected numbers beside the labels, or a column path.")
+
+
+def list_images(rows: Mapping[str, list[str]], roles: Roles, path: Path) -> Listing:
+    """Image files by the columns of a table; paths are relative to its file."""
+    assert roles.file is not None
+    assert roles.label is not None
+    files = [path.parent / name for name in rows[roles.file]]
+    missing = [str(file) for file in files if not file.is_file()]
+    if missing:
+        raise UserError(
+            f"{path}: {len(missing)} of {len(files)} images do not exist, as {', '.join(missing[:3])}; "
+            f"paths are taken relative to the {path.suffix[1:].upper()}."
+        )
+    split = read_split(rows[roles.split], str(path)) if roles.split else None
+    listing = list_files(path.stem, files, rows[roles.label], root=path.parent, split=split)
+    listing.judge = read_labels(rows[roles.judge], str(path)) if roles.judge else None
+    return listing
+
+
+@contextmanager
+def _rows(path: Path) -> Iterator[Any]:
+    """The rows of a CSV file, a reader of the csv module."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            yield csv.reader(stream, skipinitialspace=True)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as a UTF-8 CSV file ({error}).") from error
+
+
+def _header(rows: Any, path: Path) -> list[str]:
+    columns = [name.strip() for name in next(rows, [])]
+    if any(columns) and all(_is_number(name) for name in columns):
+        raise UserError(f"{path}: the first line holds numbers; expected the names of the columns there.")
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise UserError(f"{path}: two columns are called {twice[0]!r}; names of columns must differ.")
+    return columns
+
+
+def _read_text(rows: Any, columns: list[str], roles: Roles, path: Path) -> dict[str, list[str]]:
+    """The columns of a table of image files, as text."""
+    assert roles.file is not None
+    assert roles.label is not None
+    wanted = [name for name in (roles.file, roles.label, roles.judge, roles.split) if name is not None]
+    found: dict[str, list[str]] = {name: [] for name in wanted}
+    for row in rows:
+        if not row:
+            continue
+        cells = dict(zip(columns, row, strict=False))
+        for name in wanted:
+            found[name].append(cells.get(name, "").strip())
+        file, label = found[roles.file][-1], found[roles.label][-1]
+        if not file or not label:
+            raise UserError(f"{path}, line {rows.line_num}: path {file!r}, label {label!r}; both are needed.")
+    return found
+
+
+def _list_vectors(rows: Any, columns: list[str], roles: Roles, path: Path) -> Listing:
+    found, numbers = _read_numbers(rows, columns, roles, path)
+    arrays = {"X": found.pop("X"), "feature_names": np.array(numbers)}
+    left_out = [name for name in roles.others if name not in numbers]
+    return finish(arrays, found, roles, path.stem, str(path), left_out)
+
+
+def _read_numbers(rows: Any, columns: list[str], roles: Roles, path: Path) -> tuple[dict[str, Any], list[str]]:
+    """The columns of a table of vectors: ``X`` float32 (n, d), the others as text; and the names of the numbers.
+
+    The first row says which of the columns are numbers.
+    """
+    named = (roles.label, roles.judge, roles.split, roles.test, roles.name)
+    texts: dict[str, list[str]] = {name: [] for name in named if name is not None}
+    places = [(columns.index(name), texts[name]) for name in texts]
+    numbers: list[int] | None = None
+    vectors: list[np.ndarray] = []
+    for row in rows:
+        if not row:
+            continue
+        if len(row) != len(columns):
+            raise UserError(f"{path}, line {rows.line_num}: {len(row)} cells, but there are {len(columns)} columns.")
+        if numbers is None:
+            numbers = [i for i in map(columns.index, roles.others) if _is_number(row[i])]
+        for place, text in places:
+            text.append(row[place].strip())
+        try:
+            vectors.append(np.array([float(row[i]) for i in numbers], np.float32))
+        except ValueError:
+            vectors.append(np.array([_number(row[i], columns[i], path, rows.line_num) for i in numbers], np.float32))
+    if not numbers:
+        raise no_numbers(str(path), roles)
+    return {"X": np.stack(vectors), **texts}, [columns[i] for i in numbers]
+
+
+def _number(cell: str, column: str, path: Path, line: int) -> float:
+    if not _is_number(cell):
+        raise UserError(f"{path}, line {line}: {column} is {cell!r}, expected a number as in the rows before.")
+    return float("nan") if cell.strip().lower() in MISSING else float(cell)
+
+
+def _is_number(cell: str) -> bool:
+    if cell.strip().lower() in MISSING:
+        return True
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
