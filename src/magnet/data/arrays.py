@@ -176,9 +176,10 @@ def labels_beside(path: Path, label: str = "") -> Path:
 def read_npy(path: Path) -> np.ndarray:
     """The array in an .npy file, memory-mapped, without pickle."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise UserError(f"{path}: cannot be read as an .npy file ({error}).") from error
+    return found
 
 
 def _read_label_file(path: Path) -> np.ndarray:

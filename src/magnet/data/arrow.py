@@ -16,7 +16,7 @@ import numpy as np
 
 from magnet.data.arrays import Numbered
 from magnet.data.columns import VECTORS, Roles, assign, read_labels, read_split, read_test
-from magnet.data.listings import PARTS, Encoded, Listing
+from magnet.data.listings import PARTS, EncodedImage, Listing
 from magnet.data.tables import finish, list_columns, stack_numbers
 from magnet.errors import UserError
 from magnet.files import read_json
@@ -25,7 +25,7 @@ SAVED, SAVED_PARTS = "state.json", "dataset_dict.json"  # what `save_to_disk` wr
 
 
 @dataclass(frozen=True)
-class Cell:
+class ImageCell:
     """An image file in a cell of a table."""
 
     column: Any  # pyarrow's array of bytes
@@ -188,7 +188,7 @@ def _list_cells(column: Any, found: dict[str, Any], roles: Roles, path: Path, cl
         column = pyarrow.compute.struct_field(column, "bytes")
     if column.null_count:
         raise UserError(f"{path}: {column.null_count} of {len(column)} images have no bytes; save them with the table.")
-    content: list[Encoded] = [Cell(column, row, str(path)) for row in range(len(column))]
+    content: list[EncodedImage] = [ImageCell(column, row, str(path)) for row in range(len(column))]
     names = None if roles.name is None else found[roles.name]
     assert roles.label is not None
     labels = read_labels(found[roles.label], str(path), classes.get(roles.label))

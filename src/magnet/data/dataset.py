@@ -18,7 +18,7 @@ from torch import Tensor
 from magnet.data.arrays import KEYS, Numbered, list_arrays
 from magnet.data.attributes import Attributes
 from magnet.data.images import ImageCache, decode, find_unreadable, room
-from magnet.data.listings import PARTS, TEST, Content, Encoded, Listing, compact_classes, complete_split
+from magnet.data.listings import PARTS, TEST, Content, EncodedImage, Listing, compact_classes, complete_split
 from magnet.data.sources import find_source
 from magnet.errors import UserError
 from magnet.files import file_digest
@@ -381,7 +381,7 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _times(source: Path | Encoded) -> str:
+def _times(source: Path | EncodedImage) -> str:
     if not isinstance(source, Path):
         return source.mark()
     try:
@@ -391,7 +391,7 @@ def _times(source: Path | Encoded) -> str:
     return f"{found.st_size} {found.st_mtime_ns}"
 
 
-def _bytes(source: Path | Encoded) -> str:
+def _bytes(source: Path | EncodedImage) -> str:
     if not isinstance(source, Path):
         return _hash(source.read())
     try:

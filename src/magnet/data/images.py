@@ -13,7 +13,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from magnet.data.listings import Encoded
+from magnet.data.listings import EncodedImage
 from magnet.errors import UserError
 
 ORIENTATION = 0x0112
@@ -28,7 +28,7 @@ def room(size: int) -> int:
     return -(-13 * size // 10)
 
 
-def decode(source: Path | Encoded | Image.Image | np.ndarray, side: int) -> Tensor:
+def decode(source: Path | EncodedImage | Image.Image | np.ndarray, side: int) -> Tensor:
     """An image as uint8 (3, side, side): of a file, also inside of something else, or of pixels uint8 (H, W[, 3]).
 
     Upright by its EXIF orientation, RGB, its short side resized to ``side``, the centre of the long side kept.
@@ -63,10 +63,10 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def find_unreadable(files: Sequence[Path | Encoded]) -> dict[int, str]:
+def find_unreadable(files: Sequence[Path | EncodedImage]) -> dict[int, str]:
     """Decode every file once (small, in threads) and tell which fail: index -> reason."""
 
-    def reason(file: Path | Encoded) -> str | None:
+    def reason(file: Path | EncodedImage) -> str | None:
         try:
             decode(file, 16)
         except UserError as error:

@@ -22,7 +22,7 @@ TEST_FRACTION = 0.3
 EXTENSIONS = frozenset([".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"])
 
 
-class Encoded(Protocol):
+class EncodedImage(Protocol):
     """An image file inside of something else: an archive, or the cell of a table. Its text names it for people."""
 
     def read(self) -> bytes:
@@ -32,7 +32,7 @@ class Encoded(Protocol):
         """What changes when the image does, known without reading more than necessary."""
 
 
-Content = np.ndarray | Sequence[Path | Encoded]
+Content = np.ndarray | Sequence[Path | EncodedImage]
 
 
 class Labelling(NamedTuple):

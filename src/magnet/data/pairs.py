@@ -14,7 +14,7 @@ from torch import Tensor
 
 from magnet.data.arrays import Numbered, list_arrays
 from magnet.data.columns import read_labels
-from magnet.data.listings import Encoded, Listing
+from magnet.data.listings import EncodedImage, Listing
 from magnet.errors import UserError
 
 
@@ -68,7 +68,7 @@ def list_pairs(pairs: Any) -> Listing:
     targets = getattr(pairs, "targets", None)
     found = targets if targets is not None and len(targets) == len(pairs) else (pairs[i][1] for i in range(len(pairs)))
     labels = read_labels(_labels(found), name, None if known is None else [str(word) for word in known])
-    content: list[Encoded] = [Item(pairs, i) for i in range(len(pairs))]
+    content: list[EncodedImage] = [Item(pairs, i) for i in range(len(pairs))]
     return Listing(name, content, labels.labels, labels.classes, Numbered(len(pairs)))
 
 

@@ -27,7 +27,7 @@ EXPECTED = (
 )
 
 
-class Source(NamedTuple):
+class Reader(NamedTuple):
     """What reads some data. ``read`` and ``check`` are told the columns of the labels, where there are columns."""
 
     read: Callable[..., Listing]
@@ -75,9 +75,9 @@ def has_label(spec: str, label: str) -> bool:
     return label in LEVELS if source.columns is None else label in source.columns()
 
 
-def _find(spec: str) -> Source:
+def _find(spec: str) -> Reader:
     if spec == "digits":
-        return Source(list_digits, _vectors)
+        return Reader(list_digits, _vectors)
     name, colon, folder = spec.partition(":")
     if colon and name in READERS:
         if not folder:
@@ -86,14 +86,14 @@ def _find(spec: str) -> Source:
         if not place.is_dir():
             require_pieces(SOURCES[name], place)
             raise incomplete(SOURCES[name], place, ["the folder itself"])
-        return Source(partial(READERS[name], place), _images)
+        return Reader(partial(READERS[name], place), _images)
     path = Path(spec).expanduser()
     if path.is_dir():
         return _find_in(path)
     if not path.exists() and colon and re.fullmatch(r"[A-Za-z][\w-]+", name):
         hint = did_you_mean(name, READERS)
         raise UserError(f"{spec}: no benchmark set is called {name!r}{hint} There are: {', '.join(READERS)}.")
-    readers: dict[str, Callable[[Path], Source]] = {
+    readers: dict[str, Callable[[Path], Reader]] = {
         ".csv": _csv, ".npz": _npz, ".npy": _npy, ".parquet": _table, ".tar": _tar,
     }  # fmt: skip
     if path.suffix.lower() not in readers:
@@ -104,53 +104,53 @@ def _find(spec: str) -> Source:
     return readers[path.suffix.lower()](path)
 
 
-def _find_in(folder: Path) -> Source:
+def _find_in(folder: Path) -> Reader:
     """What reads a folder: by what lies in it."""
     if arrow.find_shards(folder):
         return _table(folder)
     if find_metadata(folder):
         reader, columns = partial(list_metadata, folder), partial(metadata_columns, folder)
-        return Source(reader, _images, columns, partial(check_metadata, folder))
+        return Reader(reader, _images, columns, partial(check_metadata, folder))
     if tars.find_tars(folder):
         return _tar(folder)
-    return Source(partial(list_folder, folder), _images)
+    return Reader(partial(list_folder, folder), _images)
 
 
-def _csv(path: Path) -> Source:
+def _csv(path: Path) -> Reader:
     def check(label: str, judge: str) -> None:
         assign(csv_columns(path), str(path), label=label, judge=judge)
 
     def kind() -> str:
         return "vectors" if assign(csv_columns(path), str(path), label=None).file is None else "images"
 
-    return Source(partial(list_csv, path), kind, partial(csv_columns, path), check)
+    return Reader(partial(list_csv, path), kind, partial(csv_columns, path), check)
 
 
-def _npz(path: Path) -> Source:
-    return Source(partial(list_npz, path), _vectors, partial(npz_names, path), partial(npz_keys, path))
+def _npz(path: Path) -> Reader:
+    return Reader(partial(list_npz, path), _vectors, partial(npz_names, path), partial(npz_keys, path))
 
 
-def _npy(path: Path) -> Source:
+def _npy(path: Path) -> Reader:
     def check(label: str, judge: str) -> None:
         labels_beside(path, label)
         if judge:
             labels_beside(path, judge)
 
-    return Source(partial(list_npy, path), _vectors, list, check)
+    return Reader(partial(list_npy, path), _vectors, list, check)
 
 
-def _table(path: Path) -> Source:
+def _table(path: Path) -> Reader:
     shards = arrow.find_shards(path)
 
     def check(label: str, judge: str) -> None:
         assign(arrow.table_columns(shards), str(path), label=label, judge=judge)
 
     columns, kind = partial(arrow.table_columns, shards), partial(arrow.kind_of_table, shards)
-    return Source(partial(arrow.list_shards, path, shards), kind, columns, check)
+    return Reader(partial(arrow.list_shards, path, shards), kind, columns, check)
 
 
-def _tar(path: Path) -> Source:
-    return Source(partial(tars.list_tars, path), _images, partial(tars.tar_columns, path))
+def _tar(path: Path) -> Reader:
+    return Reader(partial(tars.list_tars, path), _images, partial(tars.tar_columns, path))
 
 
 def _vectors() -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from magnet.data.columns import find_label
-from magnet.data.listings import EXTENSIONS, PARTS, Encoded, Listing, number_labels
+from magnet.data.listings import EXTENSIONS, PARTS, EncodedImage, Listing, number_labels
 from magnet.errors import UserError
 
 MOST = 2**20  # bytes of a label
@@ -49,7 +49,7 @@ def list_tars(path: Path, label: str = "", judge: str = "") -> Listing:
     """
     files = find_tars(path)
     parts = [PARTS.get(file.stem.replace("_", "-").split("-")[0].lower()) for file in files]
-    images: list[Encoded] = []
+    images: list[EncodedImage] = []
     names, split = [], []
     words: dict[str, list[str]] = {"label": [], "judge": []}
     for file, part in zip(files, parts, strict=True):
