@@ -8,7 +8,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from magnet import _kmeans
-from magnet.clustering import distinct, kmeans_per_class, order_by_group, spread, threads
+from magnet.clustering import distinct, kmeans_per_class, in_threads, order_by_group, threads
 from watching import Watch
 
 
@@ -311,12 +311,12 @@ def test_autocast_changes_nothing():
 @pytest.mark.parametrize("total", [1, 2, 4])
 @pytest.mark.parametrize("count", [0, 1, 3, 50])
 def test_every_part_is_done_once(count, total):
-    assert sorted(spread(lambda part: part * part, range(count), total)) == [i * i for i in range(count)]
+    assert sorted(in_threads(lambda part: part * part, range(count), total)) == [i * i for i in range(count)]
 
 
 def test_as_many_parts_are_done_at_a_time_as_there_are_threads():
     meet = threading.Barrier(3, timeout=30)  # nobody goes on until three have come
-    assert spread(lambda part: meet.wait() >= 0, range(3), 3) == [True] * 3
+    assert in_threads(lambda part: meet.wait() >= 0, range(3), 3) == [True] * 3
 
 
 @pytest.mark.parametrize(("parts", "each"), [(2, 2), (4, 1), (9, 1), (1, 4)])
@@ -330,7 +330,7 @@ def test_threads_are_shared_out_among_the_parts(parts, each):
         return torch.get_num_threads()
 
     with threads(1):
-        assert spread(work, range(parts), 4) == [each] * parts
+        assert in_threads(work, range(parts), 4) == [each] * parts
 
 
 def test_an_error_in_a_part_comes_through_and_torch_has_its_threads_again():
@@ -341,7 +341,7 @@ def test_an_error_in_a_part_comes_through_and_torch_has_its_threads_again():
 
     before = torch.get_num_threads()
     with pytest.raises(RuntimeError, match="part 3"):
-        spread(work, range(50), 2)
+        in_threads(work, range(50), 2)
     assert torch.get_num_threads() == before
     asked = []
     later = threading.Thread(target=lambda: asked.append(torch.get_num_threads()))
@@ -357,7 +357,7 @@ def test_an_error_in_a_part_comes_through_and_torch_has_its_threads_again():
 def test_a_part_can_write_into_a_tensor_that_was_made_outside(inference):
     with torch.inference_mode(inference):
         squares = torch.zeros(10)
-        spread(lambda part: squares[part].fill_(part**2), range(10), 3)
+        in_threads(lambda part: squares[part].fill_(part**2), range(10), 3)
     assert squares.tolist() == [i**2 for i in range(10)]
 
 
