@@ -8,7 +8,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from magnet import _kmeans
-from magnet.clustering import distinct, kmeans_per_class, in_threads, order_by_group, threads
+from magnet.clustering import distinct, in_threads, kmeans_per_class, order_by_group, threads
 from watching import Watch
 
 

@@ -35,7 +35,7 @@ class Bench:
 
     only: tuple[str, ...] = ()
     """Parts to measure: step, loss, draw, compiled, processes, clusters, impostors, evaluation, growth."""
-    out: Path = Path("benchmarks/results.json")
+    out: Path = Path("docs/performance.json")
     """The file of all results."""
     docs: Path | None = None
     """A Markdown file whose tables are to be written anew from the results."""

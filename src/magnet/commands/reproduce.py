@@ -23,6 +23,7 @@ EXPERIMENTS = {
     "attributes": "how many neighbours share an attribute (attribute concentration)",
     "maps": "t-SNE maps with densities, centres, exemplars, an attribute, and thumbnails",
     "leaderboard": "every method with the same start: classes, merged pairs and hidden classes, beside linear models",
+    "estimator": "MagnetClassifier without settings beside a tuned logistic regression; novelty, new classes, pairs",
     "ablations": "alpha, K, M against D, L, refreshes, scaling, sampling, warm start",
 }
 TRAINED = {field.name for field in dataclasses.fields(TrainConfig)}
@@ -63,7 +64,8 @@ class ReproduceOptions(TrainConfig):
     """What to compare with magnet, which must be among them (default: softmax, triplet, semantic-triplet, magnet).
     A row may have settings of its own: --methods softmax magnet "magnet(own_mean=batch,schedule=annealing)"."""
     linear: bool = True
-    """Leaderboard: also logistic regression, linear discriminants and class means, slow where classes are many."""
+    """Leaderboard and estimator: also logistic regression (and linear discriminants, class means); slow where classes
+    are many."""
     peers: bool = False
     """Compare with losses of pytorch-metric-learning too: Proxy-Anchor, SoftTriple, SupCon, Multi-Similarity, ArcFace,
     Proxy-NCA."""
