@@ -31,10 +31,12 @@ def test_resume_is_among_the_options(capsys):
     assert "--resume RUN" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [["--resume"], ["--resume", "--quiet"], ["--resume="], ["--data", "x", "--resume"]])
-def test_resume_without_a_run_says_that_one_is_expected(words, capsys):
-    assert main(["train", *words]) == 2
-    assert capsys.readouterr().err.startswith("magnet: --resume needs the folder of a run")
+@pytest.mark.parametrize("words", [["--resume"], ["--resume", "--quiet"], ["--data", "x", "--resume"], ["--config"]])
+def test_resume_or_config_without_a_value_says_that_one_is_expected(words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", *words])
+    flag = "--config" if "--config" in words else "--resume"
+    assert f"Missing value for argument '{flag}'" in capsys.readouterr().err
 
 
 def test_resume_takes_no_settings(tmp_path, capsys):

@@ -9,8 +9,8 @@ from typing import Any
 
 import tyro
 
-from magnet.commands.terminal import given_options, read_grouped, say_notes, short_name, value_of
-from magnet.commands.train import GROUPS, check_settings, check_used, preset_defaults
+from magnet.commands.terminal import given_options, read_grouped, say_notes, short_name
+from magnet.commands.train import GROUPS, check_settings, check_used, preset_defaults, read_deciding
 from magnet.errors import UserError, did_you_mean
 from magnet.methods import check_method
 from magnet.training.config import TrainConfig, start_note
@@ -74,11 +74,12 @@ class ReproduceOptions(TrainConfig):
 def main(arguments: Sequence[str]) -> None:
     """Run experiments, print their tables, write their figures and results."""
     wanted, words = _wanted(arguments)
-    start = preset_defaults(words, "magnet")
+    given_first = read_deciding("reproduce", words)
+    start = preset_defaults(given_first, "magnet")
     default = ReproduceOptions(**vars(start) | {"data": start.data or tyro.MISSING})
     own = tuple(field.name for field in dataclasses.fields(ReproduceOptions) if field.name not in TRAINED)
     options = read_grouped(ReproduceOptions, "reproduce EXPERIMENT", HELP, words, default, {"experiment": own} | GROUPS)
-    if value_of("--method", words):
+    if "method" in given_options(words):
         raise UserError("reproduce compares several methods: give them as --methods, such as --methods softmax magnet")
     if options.against and len(wanted) > 1:
         raise UserError("--against compares one experiment with its earlier results: name the experiment, not all")
@@ -93,7 +94,7 @@ def main(arguments: Sequence[str]) -> None:
 
     def configure(row: str) -> TrainConfig:
         method, own = read_row(row)
-        start = preset_defaults(words, method, str(own.get("start", "")))
+        start = preset_defaults(given_first, method, str(own.get("start", "")))
         return dataclasses.replace(start, **given | {"out": None} | own)
 
     from rich.console import Console

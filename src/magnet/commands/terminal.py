@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
@@ -79,20 +79,6 @@ def _docstrings(kind: type) -> dict[str, str]:
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
                 found[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
     return found
-
-
-def value_of(flag: str, arguments: Sequence[str], default: str = "") -> str:
-    """The value of one flag, looked up before the options are read as a whole: others' defaults depend on it.
-
-    >>> value_of("--data", ["--quiet", "--data=digits"])
-    'digits'
-    """
-    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
-        if word == flag:
-            return following
-        if word.startswith(flag + "="):
-            return word.split("=", 1)[1]
-    return default
 
 
 def check_inputs(paths: Iterable[Path]) -> None:

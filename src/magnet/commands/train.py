@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 
 from magnet import backbones, methods
-from magnet.commands.terminal import given_options, plain, read_grouped, say_notes, value_of
+from magnet.commands.terminal import given_options, plain, read_grouped, say_notes
 from magnet.data.sources import find_source, kind_of
 from magnet.errors import UserError
 from magnet.runs.folders import check_run
@@ -70,14 +70,12 @@ GROUPS = {
 
 def main(arguments: Sequence[str]) -> None:
     """Train or resume, then evaluate."""
-    given = given_options(arguments)
-    run = value_of("--resume", arguments)
-    if "resume" in given and (not run or run.startswith("--")):
-        raise UserError("--resume needs the folder of a run, as in: magnet train --resume runs/photos")
-    start = read_file(Path(value_of("--config", arguments))) if "config" in given else preset_defaults(arguments)
+    given, first_read = given_options(arguments), read_deciding("train", arguments)
+    start = preset_defaults(first_read) if first_read.config is None else read_file(first_read.config)
     if "config" in given and "preset" in given:
         raise UserError("--config brings all settings: leave out --preset")
-    default = TrainOptions(**vars(start) | {"data": start.data or ("" if "resume" in given else tyro.MISSING)})
+    needed = "" if "resume" in given else tyro.MISSING
+    default = TrainOptions(**vars(start) | {"data": start.data or needed})
     options = read_grouped(TrainOptions, "train", HELP, arguments, default, GROUPS)
     if options.resume is not None:
         others = sorted(given - {"resume", "quiet"})
@@ -154,17 +152,35 @@ def plan(config: TrainConfig, data: "Dataset") -> list[str]:
     ]
 
 
-def preset_defaults(arguments: Sequence[str], method: str = "", start: str = "") -> TrainConfig:
+@dataclass(frozen=True)
+class Deciding:
+    """The options on which the defaults of the others depend."""
+
+    data: str = ""
+    method: str = "magnet"
+    preset: str = "auto"
+    backbone: str = "auto"
+    start: str = "auto"
+    config: Path | None = None
+
+
+def read_deciding(command: str, arguments: Sequence[str]) -> Deciding:
+    """Read them first, from arguments that hold other options too."""
+    read, _ = tyro.cli(
+        Deciding, prog=f"magnet {command}", args=list(arguments), return_unknown_args=True, add_help=False
+    )
+    return read
+
+
+def preset_defaults(given: Deciding, method: str = "", start: str = "") -> TrainConfig:
     """The settings where nothing else is given: those of the preset, for what is given that they depend on."""
+    random = (start or given.start) == "random"
     return with_preset(
         TrainConfig(
-            data=value_of("--data", arguments),
-            method=method or value_of("--method", arguments, "magnet"),
-            preset=value_of("--preset", arguments, "auto"),
-            backbone=value_of("--backbone", arguments, "auto"),
-            start="random" if (start or value_of("--start", arguments)) == "random" else "auto",
+            given.data, method=method or given.method, preset=given.preset, backbone=given.backbone,
+            start="random" if random else "auto",
         )
-    )
+    )  # fmt: skip
 
 
 def config_of(options: TrainConfig) -> TrainConfig:

@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 
 from magnet.commands.terminal import given_options, percent, progress, read_grouped, short_name, table
-from magnet.commands.train import GROUPS, check_settings, check_used, config_of, preset_defaults
+from magnet.commands.train import GROUPS, check_settings, check_used, config_of, preset_defaults, read_deciding
 from magnet.training.config import TrainConfig, with_preset
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class TuneOptions(TrainConfig):
 
 def main(arguments: Sequence[str]) -> None:
     """Search, then say what was found and how to use it."""
-    start = preset_defaults(arguments)
+    start = preset_defaults(read_deciding("tune", arguments))
     # The annealing factor is searched as in the paper, whatever the schedule of the preset, unless cosine is asked for.
     default = TuneOptions(**vars(start) | {"data": start.data or tyro.MISSING, "schedule": "annealing"})
     groups = GROUPS | {"search": ("trials", "jobs", "sampler", "keep")}
