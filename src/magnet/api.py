@@ -45,8 +45,9 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
     known = {name: settings[name] for name in ("seed", "validation", "label", "judge") if name in settings}
     opened = _dataset(data, **known)
     spec = opened.spec if isinstance(data, Dataset) or not isinstance(data, str | Path) else str(data)
-    given = {"preset": opened.kind} | settings
-    decides = {name: given[name] for name in ("method", "backbone", "start") if name in given}
+    given = {"preset": "auto" if isinstance(data, str | Path) else opened.kind} | settings
+    decisive = ("method", "backbone", "start", "freeze", "weights", "warm_start")
+    decides = {name: given[name] for name in decisive if name in given}
     begin = TrainConfig(spec, preset=given.pop("preset"), **decides)
     config = dataclasses.replace(with_preset(begin), **given, out=None if out is None else Path(out))
     return Run(train_run(config, data=opened, silent=silent), data=opened)

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from magnet.training.refresh import PASS_BATCH, embed
+from magnet.training.batches import PASS_BATCH
+from magnet.training.refresh import embed
 from magnet.training.workbench import make_workbench
 from training.short_runs import settings, write_images, write_vectors
 from watching import Watch

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from magnet import lazily
+from magnet.backbones.pretrained import PRETRAINED, find_weights
 from magnet.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -66,11 +67,16 @@ def build(
     `example_shape` is that of one input, without the batch: (d,) for vectors, (C, H, W) for images. `dim`,
     `dropout` and `hidden` default to the backbone's own; `dim=0` leaves a timm model without an embedding,
     as `None` does. With a `power` the last layer is a `WhitenedEmbedding`, which its `begin` fits to the features;
-    it takes a backbone whose last layer is linear. The global random state is left as it was.
+    it takes a backbone whose last layer is linear. With ``@pretrained`` at its end, the name asks for the published
+    weights: those on this machine, or else timm downloads its own. The global random state is left as it was.
     """
+    name, pretrained = name.removesuffix(PRETRAINED), name.endswith(PRETRAINED)
     _check(name, example_shape, dim, dropout, hidden)
     if power is not None:
-        return _whitened(name, example_shape, dim, seed, dropout, power)
+        return _whitened(name + PRETRAINED * pretrained, example_shape, dim, seed, dropout, power)
+    found = find_weights(name) if pretrained else None
+    if pretrained and found is None and not name.startswith(_TIMM):
+        raise UserError(f"no published weights of backbone '{name}' are on this machine: give a file as --weights")
 
     import torch
 
@@ -78,6 +84,7 @@ def build(
     from magnet.backbones.googlenet import GoogLeNet
     from magnet.backbones.timm import TimmBackbone
     from magnet.backbones.vectors import linear, mlp
+    from magnet.backbones.weights import load_weights
 
     options: dict[str, Any] = {} if dropout is None else {"dropout": dropout}
     sized = options if dim is None else options | {"dim": dim}
@@ -90,9 +97,14 @@ def build(
             return mlp(example_shape[0], **sized, **({} if hidden is None else {"hidden": hidden}))
         if name == "convnet":
             return ConvNet(example_shape[0], min(example_shape[1:]), **sized)
-        if name == "googlenet":
-            return GoogLeNet(**sized)
-        return TimmBackbone(name.removeprefix(_TIMM), dim, **options)
+        network: Backbone = (
+            GoogLeNet(**sized)
+            if name == "googlenet"
+            else TimmBackbone(name.removeprefix(_TIMM), dim, **options, download=pretrained and found is None)
+        )
+    if found is not None:
+        load_weights(network, found)
+    return network
 
 
 def _whitened(
@@ -109,14 +121,17 @@ def _whitened(
         )
     if name == "linear":
         return linear(shape[0], **({} if dim is None else {"dim": dim}), dropout=dropout or 0.0, power=power)
-    network = build(name, example_shape=shape, dim=dim or 512, seed=seed, dropout=dropout)
-    assert isinstance(network.embedding, nn.Linear)
-    network.embedding = WhitenedEmbedding(network.embedding.in_features, network.dim, power)
+    # Of its own dimension first: random weights of the trunk must not hang on that of the embedding.
+    network = build(name, example_shape=shape, seed=seed, dropout=dropout)
+    features = network.embedding.in_features if isinstance(network.embedding, nn.Linear) else network.dim
+    network.dim = dim or 512
+    network.embedding = WhitenedEmbedding(features, network.dim, power)
     return network
 
 
 def check_backbone(name: str) -> None:
     """Refuse a backbone that does not exist, without building any; a model after ``timm/`` is looked up later."""
+    name = name.removesuffix(PRETRAINED)
     if (not name.startswith(_TIMM) or name == _TIMM) and name not in _VECTORS + _IMAGES[:2]:
         hint = did_you_mean(name, names(), most=3)
         raise UserError(f"there is no backbone '{name}'{hint} The backbones are {', '.join(names())}")

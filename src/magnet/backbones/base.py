@@ -26,6 +26,8 @@ class Backbone(nn.Module):
     """
 
     head_names: tuple[str, ...] = ("dropout", "embedding")
+    dropout: nn.Module
+    embedding: nn.Module
 
     def __init__(
         self,
@@ -43,6 +45,15 @@ class Backbone(nn.Module):
         self.mean, self.std = mean, std  # per channel, of pixels in 0..1, images only
         self.frozen = False  # the trunk, by `freeze`
         self.fixed_batchnorm = False  # by `freeze_batchnorm`
+
+    def trunk_features(self, x: Tensor) -> Tensor:
+        """What the trunk of an image network makes of images x (B, C, H, W): features (B, f), before the head."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Representations (B, dim) of images x (B, C, H, W), or of features of the trunk (B, f) computed before."""
+        representations: Tensor = self.embedding(self.dropout(x if x.ndim == 2 else self.trunk_features(x)))
+        return representations
 
     def trunk_modules(self) -> list[nn.Module]:
         """The children that are not the head."""

@@ -37,7 +37,7 @@ class ConvNet(Backbone):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Representations (B, dim) of images x (B, C, H, W)."""
-        representations: Tensor = self.embedding(self.dropout(self.features(x).mean((2, 3))))
-        return representations
+    def trunk_features(self, x: Tensor) -> Tensor:
+        """Pooled features (B, 128) of images x (B, C, H, W)."""
+        features: Tensor = self.features(x).mean((2, 3))
+        return features

@@ -76,13 +76,8 @@ class GoogLeNet(Backbone):
         self.dropout = nn.Dropout(dropout)
         self.embedding = nn.Linear(1024, dim)
 
-    def features(self, x: Tensor) -> Tensor:
+    def trunk_features(self, x: Tensor) -> Tensor:
         """Pooled features (B, 1024) of images x (B, 3, H, W)."""
         for layer in self.trunk_modules():  # defined in the order in which they apply
             x = layer(x)
         return x.flatten(1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Representations (B, dim) of images x (B, 3, H, W)."""
-        representations: Tensor = self.embedding(self.dropout(self.features(x)))
-        return representations

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from magnet.backbones.base import Backbone
+from magnet.backbones.pretrained import PRETRAINED
 from magnet.errors import UserError, did_you_mean
 
-PRETRAINED = "@pretrained"
 _OPERATORS = ("nms", "qnms")  # of torchvision, which it looks for at its import
 _library: torch.library.Library | None = None  # the declarations live as long as this object
 
@@ -36,7 +36,8 @@ def import_torchvision() -> None:
         importlib.import_module("torchvision")
 
 
-def _import_timm() -> ModuleType:
+def import_timm() -> ModuleType:
+    """timm, or a `UserError` that says how to get it."""
     # Lazily: the import takes seconds, and timm is an optional dependency.
     try:
         import_torchvision()
@@ -49,7 +50,7 @@ def _import_timm() -> ModuleType:
 
 
 def _create(name: str, pretrained: bool) -> Any:
-    timm = _import_timm()
+    timm = import_timm()
     if not timm.is_model(name):
         hint = did_you_mean(name, timm.list_models(), most=5)
         raise UserError(f"timm {timm.__version__} has no model '{name}'{hint} timm.list_models() lists them")
@@ -68,12 +69,12 @@ def _create(name: str, pretrained: bool) -> Any:
 class TimmBackbone(Backbone):
     """RGB images (B, 3, H, W) to (B, dim): pooled timm features, then dropout and a linear embedding.
 
-    With `dim` None or 0 the features themselves are the representation. `name` is timm's; with
-    `@pretrained` at its end timm downloads its published weights, otherwise nothing is downloaded.
+    With `dim` None or 0 the features themselves are the representation. `name` is timm's; with `download` timm fetches
+    its published weights, otherwise nothing is downloaded.
     """
 
-    def __init__(self, name: str, dim: int | None = None, *, dropout: float = 0.0) -> None:
-        trunk = _create(name.removesuffix(PRETRAINED), name.endswith(PRETRAINED))
+    def __init__(self, name: str, dim: int | None = None, *, dropout: float = 0.0, download: bool = False) -> None:
+        trunk = _create(name, download)
         config = trunk.pretrained_cfg
         # Some models widen their features after pooling; timm says so in `head_hidden_size`.
         features = int(getattr(trunk, "head_hidden_size", None) or trunk.num_features)
@@ -90,12 +91,12 @@ class TimmBackbone(Backbone):
         self.dropout = nn.Dropout(dropout)
         self.embedding = nn.Linear(features, dim) if dim else nn.Identity()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Representations (B, dim) of images x (B, 3, H, W)."""
+    def trunk_features(self, x: Tensor) -> Tensor:
+        """Pooled features (B, f) of images x (B, 3, H, W)."""
         if self.fixed_size and tuple(x.shape[2:]) != (self.input_size,) * 2:
             raise UserError(
                 f"this timm model takes images of shape (3, {self.input_size}, {self.input_size}) only, "
                 f"found {tuple(x.shape[1:])}: set the image size to {self.input_size}, or choose another model"
             )
-        representations: Tensor = self.embedding(self.dropout(self.trunk(x)))
-        return representations
+        features: Tensor = self.trunk(x)
+        return features

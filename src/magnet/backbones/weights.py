@@ -3,6 +3,7 @@
 import pickle
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -12,7 +13,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from magnet.backbones.pretrained import PHOTOGRAPHS
 from magnet.errors import UserError
+from magnet.files import read_json
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model")  # keys under which training scripts keep weights
 _STRIPPED = ("", "module.", "backbone.", "module.backbone.", "model.")  # left by wrappers
@@ -73,6 +76,32 @@ def load_weights(module: nn.Module, path: str | Path) -> Report:
         for name in fits:
             own[name].copy_(given[name])
     return report
+
+
+def backbone_of(path: Path) -> str:
+    """The backbone that the weights in a file belong to, by its tensors, its name, or what lies beside it.
+
+    Known are EfficientNet-Lite0 of `efficientnet-lite-pytorch`, torchvision's GoogLeNet, and models of timm whose
+    ``config.json`` lies beside the file or whose name the file's name begins with.
+    """
+    tensors = _read_tensors(path)
+    names = {re.sub(r"^(module\.|model\.|backbone\.|trunk\.)+", "", name) for name in tensors}
+    if _is_lite_naming(names):
+        return PHOTOGRAPHS
+    if "inception3a.branch1.conv.weight" in names:
+        return "googlenet"
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        return f"timm/{read_json(path.parent / 'config.json')['architecture']}"
+    from magnet.backbones.timm import import_timm
+
+    models = import_timm().list_models()
+    begun = [model for model in models if re.match(rf"{re.escape(model)}(?![a-z0-9])", path.stem)]
+    if begun:
+        return f"timm/{max(begun, key=len)}"
+    raise UserError(
+        f"which network the weights in {path} belong to cannot be told from its tensors ({_few(names)}) or its name: "
+        "give it as --backbone timm/NAME"
+    )
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

@@ -124,7 +124,7 @@ def check_settings(config: TrainConfig) -> None:
     config.check()
     methods.check_method(config.method)
     if config.backbone != "auto":
-        backbones.check_backbone(config.backbone.removesuffix("@pretrained"))
+        backbones.check_backbone(config.backbone)
     find_source(config.data, label=config.label, judge=config.judge)
     if config.weights is not None and not config.weights.is_file():
         raise UserError(f"--weights {config.weights} does not exist")
@@ -134,6 +134,8 @@ def check_settings(config: TrainConfig) -> None:
 
 def plan(config: TrainConfig, data: "Dataset") -> list[str]:
     """What is going to be trained, in lines for people: the data and its parts, method and network, the length."""
+    from magnet.training.workbench import describe_images
+
     parts = {part: len(data.indices(part)) for part in ("train", "validation", "test")}
     counts = ", ".join(f"{count:,} {part}" for part, count in parts.items() if count)
     size = f" of {data.shape[0]:,} numbers" if data.kind == "vectors" else ""
@@ -144,10 +146,11 @@ def plan(config: TrainConfig, data: "Dataset") -> list[str]:
     else:
         length = "length and batches chosen by held-out training data"
     dim = f" to {config.dim} dimensions" if config.dim else ""
-    image = f", images of {config.image_size} pixels" if data.kind == "images" else ""
+    trunk = ", trunk frozen" if config.freeze else ""
     return [
         f"{data.name}: {len(data):,} {data.kind}{size}, {len(data.classes):,} classes; {counts}",
-        f"{config.method} with {config.backbone}{dim}{image}; {config.start} start, preset {config.preset}",
+        f"{config.method} with {config.backbone}{dim}{trunk}; {config.start} start, preset {config.preset}",
+        *([describe_images(config, data)] if data.kind == "images" else []),
         f"{length}; seed {config.seed}",
     ]
 
@@ -161,6 +164,9 @@ class Deciding:
     preset: str = "auto"
     backbone: str = "auto"
     start: str = "auto"
+    freeze: bool = False
+    weights: Path | None = None
+    warm_start: Path | None = None
     config: Path | None = None
 
 
@@ -179,6 +185,7 @@ def preset_defaults(given: Deciding, method: str = "", start: str = "") -> Train
         TrainConfig(
             given.data, method=method or given.method, preset=given.preset, backbone=given.backbone,
             start="random" if random else "auto",
+            freeze=given.freeze, weights=given.weights, warm_start=given.warm_start,
         )
     )  # fmt: skip
 
@@ -236,3 +243,5 @@ def _finish(folder: Path, config: TrainConfig) -> None:
     look = "magnet explore" if find_spec("plotly") and find_spec("openTSNE") else "magnet report"
     photos = "PHOTO" if kind_of(config.data) == "images" else "VECTORS.npy"
     print(f"\nNext: {look} {folder}\n      magnet classify {folder} {photos}")
+    if config.freeze and photos == "PHOTO":
+        print(f"      magnet train --data {config.data} --warm-start {folder}  # go on: train the whole network")

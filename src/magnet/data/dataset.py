@@ -19,6 +19,7 @@ from magnet.data.arrays import KEYS, Numbered, list_arrays
 from magnet.data.attributes import Attributes
 from magnet.data.images import ImageCache, decode, find_unreadable, room
 from magnet.data.listings import PARTS, TEST, Content, EncodedImage, Listing, compact_classes, complete_split
+from magnet.data.photographs import FEW, short_side
 from magnet.data.sources import find_source
 from magnet.errors import UserError
 from magnet.files import file_digest
@@ -138,6 +139,43 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         if self.kind == "vectors":
             return (self.vectors.shape[1],)
         return (3, room(self.image_size), room(self.image_size))
+
+    @property
+    def short_side(self) -> int:
+        """The short side of the images as the source has them: the median of a few files; 0 where it is not known."""
+        if isinstance(self._content, np.ndarray):
+            return min(self._content.shape[1:3]) if self.kind == "images" else 0
+        return short_side(self._content[:: max(1, len(self) // FEW)])
+
+    def example_digests(self, rows: Tensor) -> np.ndarray:
+        """The SHA-256 (n, 32), uint8, of what each of the examples ``rows`` holds: its file's bytes, or its values."""
+        with ThreadPoolExecutor() as pool:
+            found = list(pool.map(self._example_digest, rows.tolist()))
+        return np.frombuffer(b"".join(found), np.uint8).reshape(len(found), 32)
+
+    def _example_digest(self, row: int) -> bytes:
+        if isinstance(self._content, np.ndarray):
+            return hashlib.sha256(np.ascontiguousarray(self._content[row]).data).digest()
+        found = _bytes(self._content[row])
+        if found == GONE:
+            raise UserError(f"{self._content[row]}: the image is no longer there.")
+        return bytes.fromhex(found)
+
+    def as_vectors(self, rows: Tensor, vectors: Tensor) -> Dataset:
+        """A data set of the examples ``rows`` alone, with vectors (n, d) in place of what they hold.
+
+        Labels, names, parts and classes are kept.
+        """
+        if len(vectors) != len(rows):
+            raise UserError(f"there are {len(rows)} examples and {len(vectors)} vectors for them")
+        other, places = copy.copy(self), rows.tolist()
+        other._content, other.kind = vectors.numpy(), "vectors"
+        other.names = [self.names[i] for i in places]
+        other.labels, other.split = self.labels[rows], self.split[rows.numpy()]
+        other.attributes, other.feature_names, other._given_split = None, None, None
+        other.fine_labels = None if self.fine_labels is None else self.fine_labels[rows]
+        other._cache, other._hashes = None, {}
+        return other
 
     def indices(self, part: str) -> Tensor:
         """The examples of "train", "validation", "test" or "all", ascending, LongTensor."""

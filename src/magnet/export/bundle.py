@@ -23,7 +23,7 @@ from magnet.index import ClusterIndex
 from magnet.runs.evaluate import evaluate, plain_errors
 from magnet.runs.folders import BUNDLE, check_bundle, check_model
 from magnet.runs.run import Run
-from magnet.training.refresh import Report
+from magnet.training.batches import Report
 
 NAMES = "names.json"
 NETWORK, CLUSTERS, REFERENCES = "network.safetensors", "clusters.safetensors", "references.safetensors"

@@ -21,8 +21,8 @@ from magnet.evaluation.calibration import temper
 from magnet.export.description import Description
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
-from magnet.training.refresh import PASS_BATCH
-from magnet.training.workbench import Views
+from magnet.training.batches import PASS_BATCH
+from magnet.training.views import Views
 
 EXPECTED = "paths, PIL images or uint8 arrays of shape (H, W), (H, W, 3) or (n, H, W, 3)"
 

@@ -22,7 +22,9 @@ from magnet.index import ClusterIndex
 from magnet.neighbours import check_ids, check_representations
 from magnet.runs.calibrate import Calibration, calibrate, choose_votes
 from magnet.runs.folders import check_run
+from magnet.training.batches import PASS_BATCH, Report, decoding_workers
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
+from magnet.training.features import trunk_features
 from magnet.training.folder import (
     change_note,
     find_checkpoint,
@@ -32,8 +34,9 @@ from magnet.training.folder import (
     read_progress,
     restore_parts,
 )
-from magnet.training.refresh import PASS_BATCH, Report, embed
-from magnet.training.workbench import Views, decoding_workers, make_learner, open_for
+from magnet.training.refresh import embed
+from magnet.training.views import Views
+from magnet.training.workbench import make_learner, open_for
 from magnet.votes import Votes
 
 _FORMAT = "magnet-memory/3"  # in the file: read by its exact name
@@ -196,8 +199,15 @@ class Run:
         data = self.data if data is None else data
         workers = decoding_workers(self.config, self.kind)
         workers = min(workers, len(rows) // PASS_BATCH[data.kind])  # none for a handful of photos
+        views, network = self.views, self.learner.network
+        if network.frozen and network.kind == "images" and not (test and views.draws > 1):
+            features = trunk_features(
+                network, self.config.backbone, data, rows, views, device=self.device, workers=workers,
+                report=self.report,
+            )  # fmt: skip
+            data, rows, views = data.as_vectors(rows, features), torch.arange(len(rows)), views.of_features()
         return embed(
-            self.learner, data, rows, self.views, device=self.device, workers=workers,
+            self.learner, data, rows, views, device=self.device, workers=workers,
             test=test, seed=self.config.seed, report=self.report,
         )  # fmt: skip
 

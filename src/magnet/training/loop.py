@@ -25,6 +25,7 @@ from magnet.evaluation.errors import Judged, judge
 from magnet.index import ClusterIndex
 from magnet.methods.base import generator, seed_globally
 from magnet.sampler import LARGEST_LOSS
+from magnet.training.batches import batches
 from magnet.training.config import TrainConfig
 from magnet.training.display import BatchWatch, Display, churn
 from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
@@ -39,7 +40,6 @@ from magnet.training.folder import (
     save_checkpoint,
 )
 from magnet.training.refresh import (
-    batches,
     embed,
     index_by_shards,
     input_space,
@@ -150,7 +150,7 @@ class Trainer:
         self.stopping = False  # one came to any process, as all were told in the last step
         self.step, self.saved_at = 0, -1
         self.progress: dict[str, Any] = {
-            "refreshed_at": -1, "since_best": 0, "seconds": {}, "finished": False,
+            "refreshed_at": -1, "since_best": 0, "seconds": dict(bench.seconds), "finished": False,
         }  # fmt: skip
         if resume:
             self._restore()

@@ -1,82 +1,27 @@
 """The embedding of the whole training set at one moment, and what a refresh makes of it.
 
-Raw examples come in batches: gathered at once for vectors, decoded by workers for images. The index of a training set
-whose representations would fill the memory is made by shards, some classes after the others.
+The index of a training set whose representations would fill the memory is made by shards, class after class.
 """
 
-import signal
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from torch.utils.data import DataLoader
-from torch.utils.data import Dataset as TorchDataset
 
 from magnet.backbones import has_batchnorm, reestimate_batchnorm
 from magnet.clustering import KMeansResult, distinct, kmeans_per_class
 from magnet.data import Dataset
-from magnet.errors import UserError
 from magnet.files import replacing
 from magnet.index import ClusterIndex
-from magnet.training.workbench import Learner, Views, Workbench
+from magnet.training.batches import Report, batches, passes
+from magnet.training.views import Views
+from magnet.training.workbench import Learner, Workbench
 
-Report = Callable[[int, int], None]  # how many examples are done, of how many
-
-PASS_BATCH = {"vectors": 4096, "images": 64}  # examples that are embedded at a time
 STATISTICS = 4096  # examples that batch-norm statistics are estimated from
 CHUNK = 256  # inputs that are averaged at a time
 SHARD = 2**27  # numbers in the representations of a shard: 512 MB
-
-
-class _Rows(TorchDataset[tuple[int, Tensor]]):
-    """Some rows of a dataset, each with its place among them."""
-
-    def __init__(self, data: Dataset, rows: Tensor) -> None:
-        self.data, self.rows = data, rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, place: int) -> tuple[int, Tensor]:
-        return place, self.data[int(self.rows[place])]
-
-
-def batches(data: Dataset, rows: Tensor, drawn: Iterable[list[int]], workers: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """(places (B,), raw examples (B, ...)) of each list of places drawn among the rows."""
-    if data.kind == "vectors" or workers == 0:
-        for places in drawn:
-            chosen = torch.tensor(places)
-            yield chosen, data.batch(rows[chosen])
-    else:
-        _ = data.cache  # made here, so that the workers share it
-        # Two batches ahead for each worker: at most the eight after which a sampler's losses take effect.
-        loader = DataLoader(_Rows(data, rows), batch_sampler=drawn, num_workers=workers, prefetch_factor=2)
-        try:
-            with _signals_held():
-                started = iter(loader)
-            yield from started
-        except UserError as error:  # comes with the worker's traceback as its text
-            raise UserError(str(error).rpartition("UserError: ")[2].strip()) from None
-
-
-@contextmanager
-def _signals_held() -> Iterator[None]:
-    """SIGINT and SIGTERM wait until the block has ended; processes started in it never get them.
-
-    Both often go to a whole process group. The main process then ends its step and its workers; a worker that ended by
-    itself would take the main process down with it.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows, where a process group gets neither
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @torch.no_grad()
@@ -100,9 +45,8 @@ def embed(
     was_training = learner.training
     learner.eval()
     representations: Tensor | None = None  # one block, filled as it comes: there is no second copy at the end
-    done, size = 0, PASS_BATCH[data.kind]
-    drawn = (list(range(start, min(start + size, len(rows)))) for start in range(0, len(rows), size))
-    for _, raw in batches(data, rows, drawn, workers):
+    done = 0
+    for _, raw in batches(data, rows, passes(len(rows), data.kind), workers):
         raw = raw.to(device)
         seen = views.test(raw, seed) if test else [views.plain(raw)]
         mean = torch.stack([learner.represent(view) for view in seen]).mean(dim=0)

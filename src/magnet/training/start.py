@@ -1,8 +1,10 @@
 """The whitened start of a run: settings chosen from its training data, and the last layer fitted in closed form."""
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -13,9 +15,11 @@ from magnet.methods import Discriminant
 from magnet.recipe import Chosen, Recipe
 from magnet.start import Start
 from magnet.training.config import TrainConfig
+from magnet.training.features import features_for
 from magnet.votes import Examples, cluster, hold_out, stratified_folds
 
 MOST = 20_000  # examples by which settings are chosen: of more, a stratified part
+MOST_IMAGES = 100_000  # whose features the start is fitted to
 LARGEST = 2**28  # numbers in the features that the start is fitted to: of more, a stratified part of the examples
 
 
@@ -25,26 +29,35 @@ class Prepared(NamedTuple):
     config: TrainConfig  # with all that was chosen
     start: Start | None = None  # None: random
     discriminant: Discriminant | None = None
+    seconds: Mapping[str, float] = MappingProxyType({})  # what it took
 
 
 def prepare(config: TrainConfig, data: Dataset, say: Callable[[str], None] = lambda line: None) -> Prepared:
     """Choose what the configuration leaves to the data, and fit the start; with a random start nothing is to be done.
 
-    Magnet on vectors follows the whole recipe (`magnet.recipe`), which trains a trial. Other methods have the same
-    start, and length and rate as they are given.
+    Of images, the vectors are features of the trunk (`magnet.training.features`). Magnet on vectors, or on a frozen
+    trunk, follows the whole recipe (`magnet.recipe`), which trains a trial. Other methods, and a network whose trunk
+    learns too, have the same start, and length and rate as they are given.
 
     Args:
         config: with every "auto" decided that the kind of data decides.
         data: whose training part is looked at.
         say: is told what is being done.
     """
-    if config.start != "whitened":
+    if config.start != "whitened" or config.warm_start:  # a warm start brings its own
         return Prepared(config)
-    say("choosing the start")
     rows = data.indices("train")
     labels = data.labels[rows]
-    some = _some(labels, LARGEST // max(1, math.prod(data.shape)), config.seed)
-    data_all = Examples(data.batch(rows[some]).flatten(1), labels[some])
+    begun = time.perf_counter()
+    if data.kind == "vectors":
+        some = _some(labels, LARGEST // max(1, math.prod(data.shape)), config.seed)
+        x = data.batch(rows[some]).flatten(1)
+    else:
+        some = _some(labels, MOST_IMAGES, config.seed)
+        x = features_for(config, data, rows[some], lambda done, of: say(f"features of {done:,} of {of:,} images"))
+    passed = time.perf_counter()
+    say("choosing the start")
+    data_all = Examples(x, labels[some])
     few = data_all.take(_some(data_all.labels, MOST, config.seed))
     few = Examples(few.x.double(), few.labels)
     recipe, class_weight = recipe_of(config), torch.ones(len(data.classes), dtype=torch.float64)
@@ -56,7 +69,9 @@ def prepare(config: TrainConfig, data: Dataset, say: Callable[[str], None] = lam
     start = chosen.start(data_all, dim, config.seed)
     means = cluster(start(few.x), few.labels, 1, config.seed)
     discriminant = Discriminant.of(means, 2 * chosen.training_scaling)
-    return Prepared(_filled(replace(config, dim=dim), recipe, chosen, len(rows), labels), start, discriminant)
+    filled = _filled(replace(config, dim=dim), recipe, chosen, len(rows), labels)
+    seconds = {"features": passed - begun, "start": time.perf_counter() - passed}
+    return Prepared(filled, start, discriminant, seconds)
 
 
 def recipe_of(config: TrainConfig) -> Recipe:

@@ -17,11 +17,19 @@ from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.files import lock, remove_drafts
 from magnet.methods import method_class
-from magnet.training.config import CONFIG, TrainConfig
+from magnet.training.config import CONFIG, TrainConfig, read_config
 from magnet.training.display import Display
-from magnet.training.folder import change_note, check_parts, checkpoints, find_checkpoint, keep_parts, merge_again
+from magnet.training.folder import (
+    change_note,
+    check_parts,
+    checkpoints,
+    find_checkpoint,
+    keep_parts,
+    load_learner,
+    merge_again,
+)
 from magnet.training.loop import Trainer
-from magnet.training.workbench import Workbench, complete, make_workbench, open_for
+from magnet.training.workbench import Workbench, complete, make_workbench, on_features, open_for
 
 LOCK = ".lock"  # in a run folder
 
@@ -76,6 +84,11 @@ def train(
                 keep_parts(folder, data)
         if config.warm_start_epochs and not started:
             _take_network(bench, _train_softmax(bench, folder / "warm-start", resume, console, silent))
+        if config.freeze and data.kind == "images":
+            if started:  # the trunk as it was
+                load_learner(find_checkpoint(folder / "checkpoint", "last"), bench.learner)
+            with _saying(console, silent or config.quiet or not fabric.is_global_zero) as say:
+                bench = on_features(bench, say)
         title = f"{config.method} on {data.name}"
         silent = silent or not fabric.is_global_zero
         display = until_trained.enter_context(Display(title, quiet=config.quiet, silent=silent, console=console))
@@ -168,7 +181,7 @@ def _train_softmax(bench: Workbench, folder: Path, resume: bool, console: Consol
 
 
 def _take_network(bench: Workbench, source: Path) -> None:
-    """Start from the network of a softmax run, without its head."""
+    """Start from the network of another run; from its head too, where that is for the same classes and method."""
     checkpoint = find_checkpoint(source / "checkpoint", "last")
     saved = load_file(checkpoint / "learner.safetensors")
     weights = {k.removeprefix("network."): v for k, v in saved.items() if k.startswith("network.")}
@@ -176,3 +189,10 @@ def _take_network(bench: Workbench, source: Path) -> None:
         bench.learner.network.load_state_dict(weights)
     except RuntimeError as error:
         raise UserError(f"the network of {source} does not fit --backbone {bench.config.backbone}: {error}") from error
+    own = dict(bench.learner.method.named_parameters())
+    same = read_config(source).method == bench.config.method
+    with torch.no_grad():
+        for name, parameter in own.items() if same else ():
+            head = saved.get(f"method.{name}")
+            if head is not None and head.shape == parameter.shape:
+                parameter.copy_(head)

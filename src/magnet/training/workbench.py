@@ -1,68 +1,29 @@
 """Everything that a run needs, made from its configuration: data, network, method, views."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from magnet.backbones import Backbone, VectorBackbone, WhitenedEmbedding, build, freeze, freeze_batchnorm, load_weights
-from magnet.data import SOURCES, Augmentation, Dataset, normalise, open_data
+from magnet.backbones.pretrained import PRETRAINED, find_weights
+from magnet.backbones.weights import backbone_of
+from magnet.data import SOURCES, Dataset, open_data
+from magnet.data.photographs import SMALLEST
 from magnet.errors import UserError
 from magnet.methods import Batch, Discriminant, Method, MethodLoss, Options, Setting, method_class
 from magnet.start import Start
+from magnet.training.batches import decoding_workers
 from magnet.training.config import TrainConfig
+from magnet.training.features import device_of, trunk_features
 from magnet.training.start import Prepared, prepare
-
-
-class Views:
-    """The inputs of a network made from raw examples, on their device. Vectors pass as they are.
-
-    Args:
-        network: says how images are to be normalised.
-        size: side of the views.
-        rescale, flip: of the augmentation.
-        draws: augmented views of a test example; 1: the plain view alone.
-    """
-
-    def __init__(self, network: Backbone, size: int, *, rescale: float, flip: bool, draws: int) -> None:
-        self.images = network.kind == "images"
-        self.mean, self.std = network.mean, network.std
-        self.draws = draws if self.images else 1
-        self.augment = Augmentation(size, rescale, flip) if self.images else None
-
-    @classmethod
-    def of(cls, config: TrainConfig, network: Backbone) -> Self:
-        """The views that a configuration asks for."""
-        size, draws = config.image_size or 1, config.test_draws
-        return cls(network, size, rescale=config.rescale, flip=config.flip, draws=draws)
-
-    def train(self, raw: Tensor, generator: torch.Generator) -> Tensor:
-        """One augmented view of each example."""
-        return self._normalised(self.augment(raw, generator)) if self.augment else raw
-
-    def plain(self, raw: Tensor) -> Tensor:
-        """The plain view, without chance: the centre, in the middle of the range of scales of the augmentation."""
-        return self._normalised(self.augment.centre(raw)) if self.augment else raw
-
-    def test(self, raw: Tensor, seed: int) -> Iterator[Tensor]:
-        """The test views, whose representations are averaged, one after the other.
-
-        Their windows are drawn by the seed and are the same for every example, so that what is said of an example does
-        not depend on those beside it.
-        """
-        if self.augment is None or self.draws == 1:
-            yield self.plain(raw)
-            return
-        generator = torch.Generator().manual_seed(seed)
-        for _ in range(self.draws):
-            yield self._normalised(self.augment(raw, generator, shared=True))
-
-    def _normalised(self, images: Tensor) -> Tensor:
-        return normalise(images, self.mean, self.std)
+from magnet.training.views import Views
 
 
 class Learner(nn.Module):
@@ -82,6 +43,7 @@ class Learner(nn.Module):
         return self.method.loss(self.represent, Batch(inputs, labels, clusters))
 
 
+PLAIN = 1.15  # the enlargement of the plain view
 MANY = 100_000  # rows that the scale of vectors is estimated from
 
 
@@ -95,6 +57,7 @@ class Workbench:
     views: Views
     train: Tensor  # (N,) the training examples, ids into data
     labels: Tensor  # (N,) their classes
+    seconds: dict[str, float] = field(default_factory=dict)  # that making them took, by what was done
 
     @property
     def workers(self) -> int:
@@ -132,21 +95,57 @@ def complete(config: TrainConfig, data: Dataset) -> TrainConfig:
     if config.data.lower().endswith(".npy"):  # labels are files
         label, judge = (name and absolute(name) for name in (label, judge))
     config = replace(config, data=absolute(config.data), start=start, label=label, judge=judge)
+    if config.backbone == "auto" and config.weights:
+        config = replace(config, backbone=backbone_of(config.weights))
     if config.backbone == "auto":
         vectors = "linear" if config.start == "whitened" else "mlp"
         config = replace(config, backbone=vectors if data.kind == "vectors" else "convnet")
     if data.kind == "images" and not config.image_size:
-        size = min(data.image_size, 96)
-        if config.backbone != "convnet":
-            probe = build(config.backbone.removesuffix("@pretrained"), example_shape=(3, 224, 224))
-            size = probe.input_size or 224
-        config = replace(config, image_size=size)
+        config = replace(config, image_size=_image_size(config.backbone, data))
     return config
 
 
-def decoding_workers(config: TrainConfig, kind: str) -> int:
-    """How many processes decode examples of this kind, unless the configuration says."""
-    return config.workers if config.workers >= 0 else 2 if kind == "images" else 0
+class _Wishes(NamedTuple):
+    """How a network wants its images."""
+
+    size: int  # side
+    fixed: bool  # no other size will do
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@lru_cache
+def _wishes(backbone: str) -> _Wishes:
+    probe = build(backbone.removesuffix(PRETRAINED), example_shape=(3, 224, 224))
+    return _Wishes(probe.input_size or 224, getattr(probe, "fixed_size", False), probe.mean, probe.std)
+
+
+def _image_size(backbone: str, data: Dataset) -> int:
+    """The side of the views: the network's own, or less where the images have fewer pixels, in steps of 32."""
+    if backbone == "convnet":
+        return min(data.image_size, 96)
+    own, fixed, *_ = _wishes(backbone)
+    if fixed or not data.short_side:
+        return own
+    shown = data.short_side / PLAIN  # pixels of the short side that the plain view shows
+    return max(min(own, SMALLEST), min(own, round(shown / 32) * 32))
+
+
+def describe_images(config: TrainConfig, data: Dataset) -> str:
+    """What a network is given to see, in a line for people: size and normalisation, and where its weights are from."""
+    if config.backbone == "convnet":
+        return f"images of {config.image_size} pixels; weights from scratch"
+    own, _, *scale = _wishes(config.backbone)
+    found = f", the files have {data.short_side}" if data.short_side else ""
+    mean, deviation = ("/".join(f"{x:g}" for x in dict.fromkeys(channels)) for channels in scale)
+    file = config.weights or (
+        find_weights(config.backbone.removesuffix(PRETRAINED)) if config.backbone.endswith(PRETRAINED) else None
+    )
+    weights = file or config.warm_start or ("timm" if config.backbone.endswith(PRETRAINED) else "scratch")
+    return (
+        f"images of {config.image_size} pixels (the network's own size is {own}{found}), mean {mean}, deviation "
+        f"{deviation}; weights from {weights}"
+    )
 
 
 def make_learner(
@@ -175,7 +174,7 @@ def make_learner(
         fresh: True: start from the configured weights; False: saved weights will be loaded.
     """
     network = build(
-        config.backbone if fresh else config.backbone.removesuffix("@pretrained"),
+        config.backbone if fresh else config.backbone.removesuffix(PRETRAINED),
         example_shape=shape if kind == "vectors" else (3, config.image_size, config.image_size),
         dim=config.dim or None,
         seed=config.seed,
@@ -239,4 +238,23 @@ def make_workbench(
     if prepared.start is not None and prepared.discriminant is not None:
         begin(learner, prepared.start, prepared.discriminant)
     _ = learner.method.sampler  # made now, so that what it refuses is refused before anything is written
-    return Workbench(config, data, learner, Views.of(config, learner.network), train, labels)
+    views = Views.of(config, learner.network)
+    return Workbench(config, data, learner, views, train, labels, dict(prepared.seconds))
+
+
+def on_features(bench: Workbench, say: Callable[[str], None]) -> Workbench:
+    """The parts of a run whose trunk is frozen: what it makes of each image, once, stands in for the images.
+
+    The network takes features as it takes images, so that what is trained on the ones is used on the others.
+    """
+    config, data, begun = bench.config, bench.data, time.perf_counter()
+    rows = torch.cat([bench.train, data.indices("validation")])
+    device = device_of(config)
+    features = trunk_features(
+        bench.learner.network.to(device), config.backbone, data, rows, bench.views, device=device,
+        workers=bench.workers, report=lambda done, of: say(f"features of {done:,} of {of:,} images"),
+    )  # fmt: skip
+    seen = data.as_vectors(rows, features)
+    seconds = bench.seconds | {"features": bench.seconds.get("features", 0.0) + time.perf_counter() - begun}
+    train = torch.arange(len(bench.train))
+    return Workbench(config, seen, bench.learner, bench.views.of_features(), train, bench.labels, seconds)

@@ -22,9 +22,9 @@ from magnet.index import ClusterIndex
 from magnet.runs.evaluate import evaluate, seconds_of_evaluation
 from magnet.runs.folders import check_run
 from magnet.runs.run import Run, cache_key
+from magnet.training.batches import Report
 from magnet.training.config import TrainConfig, read_config
 from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress
-from magnet.training.refresh import Report
 
 _FORMAT = 3
 

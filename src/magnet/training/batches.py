@@ -1,0 +1,77 @@
+"""Raw examples in batches: gathered at once for vectors, decoded by workers for images."""
+
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+
+from magnet.data import Dataset
+from magnet.errors import UserError
+from magnet.training.config import TrainConfig
+
+Report = Callable[[int, int], None]  # how many examples are done, of how many
+
+PASS_BATCH = {"vectors": 4096, "images": 64}  # examples that are embedded at a time
+
+
+class _Rows(TorchDataset[tuple[int, Tensor]]):
+    """Some rows of a dataset, each with its place among them."""
+
+    def __init__(self, data: Dataset, rows: Tensor) -> None:
+        self.data, self.rows = data, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: int) -> tuple[int, Tensor]:
+        return place, self.data[int(self.rows[place])]
+
+
+def batches(data: Dataset, rows: Tensor, drawn: Iterable[list[int]], workers: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """(places (B,), raw examples (B, ...)) of each list of places drawn among the rows."""
+    if data.kind == "vectors" or workers == 0:
+        for places in drawn:
+            chosen = torch.tensor(places)
+            yield chosen, data.batch(rows[chosen])
+    else:
+        _ = data.cache  # made here, so that the workers share it
+        # Two batches ahead for each worker: at most the eight after which a sampler's losses take effect.
+        loader = DataLoader(_Rows(data, rows), batch_sampler=drawn, num_workers=workers, prefetch_factor=2)
+        try:
+            with _signals_held():
+                started = iter(loader)
+            yield from started
+        except UserError as error:  # comes with the worker's traceback as its text
+            raise UserError(str(error).rpartition("UserError: ")[2].strip()) from None
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """SIGINT and SIGTERM wait until the block has ended; processes started in it never get them.
+
+    Both often go to a whole process group. The main process then ends its step and its workers; a worker that ended by
+    itself would take the main process down with it.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows, where a process group gets neither
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def passes(count: int, kind: str) -> Iterator[list[int]]:
+    """The places 0..count-1 in the batches of a pass over all of them."""
+    size = PASS_BATCH[kind]
+    return (list(range(start, min(start + size, count))) for start in range(0, count, size))
+
+
+def decoding_workers(config: TrainConfig, kind: str) -> int:
+    """How many processes decode examples of this kind, unless the configuration says."""
+    return config.workers if config.workers >= 0 else 2 if kind == "images" else 0

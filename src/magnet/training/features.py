@@ -1,0 +1,172 @@
+"""Features: what the trunk of an image network makes of the plain view of images, computed once.
+
+They are kept in the user's cache by the content of each image, in a folder for each network (its weights, the size and
+crop of its views). So a second run, `magnet features`, and a run on more or fewer of the same images find them there,
+whatever the files are called, and a pass that was stopped goes on where it was.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from magnet.backbones import Backbone, build, load_weights
+from magnet.backbones.pretrained import PRETRAINED
+from magnet.data import Dataset
+from magnet.files import replacing
+from magnet.training.batches import Report, batches, decoding_workers, passes
+from magnet.training.config import REVISION, TrainConfig
+from magnet.training.views import Views
+
+SHARD = 512  # images whose features are written together; a pass that is killed loses no more than these
+MOST = 4 * 2**30  # bytes of all features in the cache: beyond them, those that were not used for longest are removed
+
+
+def cache_folder() -> Path:
+    """Where features are kept: ``$MAGNET_CACHE``, or the place that the system has for caches."""
+    import pooch  # here, since only a pass over images needs it
+
+    return Path(os.environ.get("MAGNET_CACHE") or pooch.os_cache("magnet")) / "features"
+
+
+def trunk_features(
+    network: Backbone,
+    name: str,
+    data: Dataset,
+    rows: Tensor,
+    views: Views,
+    *,
+    device: torch.device,
+    workers: int = 0,
+    report: Report | None = None,
+) -> Tensor:
+    """Features (n, f), float32 on the CPU, of the plain view of the examples ``rows``, as the trunk is now.
+
+    Args:
+        network: an image network, whose trunk is on ``device``.
+        name: of the network, as `magnet.backbones.build` takes it.
+        data: images.
+        rows: (n,) ids into the data.
+        views: of the network.
+        device: where to compute.
+        workers: processes that decode images.
+        report: told how many images are done, of how many; those in the cache count as done.
+    """
+    digests = data.example_digests(rows)
+    cache = _Cache(cache_folder() / _key(network, name, views, device))
+    known = cache.read(digests)
+    keys = [digest.tobytes() for digest in digests]
+    missing = list({key: place for place, key in enumerate(keys) if key not in known}.values())
+    fresh: dict[bytes, Tensor] = {}  # not written yet
+    done, total = len(known), len(known) + len(missing)
+    was_training = network.training
+    network.eval()
+    try:
+        chosen = torch.tensor(missing, dtype=torch.long)
+        for places, raw in batches(data, rows[chosen], passes(len(missing), data.kind), workers):
+            with torch.no_grad():
+                found = network.trunk_features(views.plain(raw.to(device))).float().cpu()
+            fresh |= {keys[missing[place]]: row for place, row in zip(places.tolist(), found, strict=True)}
+            done += len(found)
+            if report:
+                report(done, total)
+            if len(fresh) >= SHARD:
+                cache.add(fresh)
+                known.update(fresh)
+                fresh = {}
+    finally:  # also what a stopped pass has done
+        network.train(was_training)
+        cache.add(fresh)
+    known |= fresh
+    return torch.stack([known[key] for key in keys])
+
+
+def features_for(config: TrainConfig, data: Dataset, rows: Tensor, report: Report | None = None) -> Tensor:
+    """`trunk_features` of the network that a configuration starts from: vectors (n, f) in place of images."""
+    side = config.image_size
+    network = build(config.backbone, example_shape=(3, side, side), seed=config.seed)
+    if config.weights:
+        load_weights(network, config.weights)
+    device = device_of(config)
+    return trunk_features(
+        network.to(device), config.backbone, data, rows, Views.of(config, network), device=device,
+        workers=decoding_workers(config, data.kind), report=report,
+    )  # fmt: skip
+
+
+def device_of(config: TrainConfig) -> torch.device:
+    """Where a configuration computes: "auto" takes a GPU if there is one."""
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device)
+
+
+def _key(network: Backbone, name: str, views: Views, device: torch.device) -> str:
+    """A folder name for all that features depend on, apart from the image."""
+    weights = hashlib.sha256()
+    for module in network.trunk_modules():
+        for part, tensor in module.state_dict().items():
+            weights.update(part.encode())
+            weights.update(tensor.detach().cpu().contiguous().numpy().data)
+    assert views.augment is not None, "features are of images"
+    seen = [views.augment.size, views.augment.short_side, views.mean, views.std]
+    bare = name.removesuffix(PRETRAINED)
+    known = json.dumps([REVISION, bare, weights.hexdigest(), seen, device.type])
+    word = "".join(c if c.isalnum() else "-" for c in bare.rpartition("/")[2])
+    return f"{word}-{views.augment.size}-{hashlib.sha256(known.encode()).hexdigest()[:16]}"
+
+
+class _Cache:
+    """Rows of features by the digest of their image, in safetensors files of one folder.
+
+    Files are written whole and never changed, so processes that share the folder need no lock. A cache that cannot be
+    written is none, and nothing else.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self, digests: np.ndarray) -> dict[bytes, Tensor]:
+        """The features of those images (n, 32) that are there."""
+        wanted = {digest.tobytes() for digest in digests}
+        found: dict[bytes, Tensor] = {}
+        for path in sorted(self.folder.glob("*.safetensors")):
+            with suppress(OSError, SafetensorError, KeyError, ValueError), safe_open(path, framework="pt") as file:
+                keys = [row.tobytes() for row in file.get_tensor("digests").numpy()]
+                if wanted.isdisjoint(keys):
+                    continue
+                rows = file.get_tensor("features")
+                found |= {key: row for key, row in zip(keys, rows, strict=True) if key in wanted}
+        with suppress(OSError):
+            os.utime(self.folder)  # used now
+        return found
+
+    def add(self, features: dict[bytes, Tensor]) -> None:
+        """Write some more."""
+        if not features:
+            return
+        digests = torch.from_numpy(np.frombuffer(b"".join(features), np.uint8).reshape(len(features), -1).copy())
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with replacing(self.folder / f"{secrets.token_hex(8)}.safetensors") as draft:
+                save_file({"digests": digests, "features": torch.stack(list(features.values()))}, draft)
+            _make_room(self.folder)
+
+
+def _make_room(current: Path) -> None:
+    """Remove the features of networks that were not used for longest, while all take more than MOST."""
+    folders = sorted(current.parent.iterdir(), key=lambda folder: folder.stat().st_mtime)
+    sizes = {folder: sum(file.stat().st_size for file in folder.glob("*")) for folder in folders}
+    for folder in folders:
+        if sum(sizes.values()) <= MOST:
+            return
+        if folder != current:
+            shutil.rmtree(folder, ignore_errors=True)
+            sizes[folder] = 0
