@@ -22,6 +22,12 @@ def few_digits():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """Features of images are kept in a folder of the tests, not in the user's cache."""
+    os.environ["MAGNET_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture
 def command(capsys):
     """Runs a command that must succeed, and returns what it prints; as JSON if it was asked for."""

