@@ -19,6 +19,7 @@ COMMANDS = {
     "embed": "write the representations of images or vectors to an .npz",
     "classify": "label, probability and nearest clusters of photos or vectors",
     "search": "the training examples nearest to a photo or vector",
+    "verify": "whether two photos or vectors are of the same class, at a false-accept rate",
     "explore": "a page in the browser: the map, clusters, modes, suspects and time of up to three runs",
     "export": "one ONNX file or a portable folder of a run",
     "report": "one page on one or several runs: errors, curves, confusions, settings",

@@ -107,7 +107,16 @@ def show(result: dict[str, Any], console: Console) -> None:
             "as the explorer and an ONNX file see it.\n"
         )
     found = result["retrieval"]
-    console.print(f"Among themselves: recall@1 {percent(found['recall@1'])}, MAP@R {percent(found['map@r'])}\n")
+    console.print(f"Among themselves: recall@1 {percent(found['recall@1'])}, MAP@R {percent(found['map@r'])}")
+    _show_pairs(result["verification"], console)
+    if "judge" in result:
+        judged = result["judge"]
+        console.print(
+            plain(
+                f"Judged by {judged['classes']} other labels ({judged['labels']}), which were not trained on: error "
+                f"{percent(judged['knc']['error'])} by kNC, {percent(judged['knn']['error'])} by soft kNN\n"
+            )
+        )
     if not result["worst"]:
         console.print("No example gets a wrong label.")
         return
@@ -116,3 +125,17 @@ def show(result: dict[str, Any], console: Console) -> None:
         taken = ", ".join(f"{mistake['class']} ({mistake['n']})" for mistake in row["taken_for"])
         worst.add_row(plain(row["class"]), percent(row["error"]), str(row["n"]), plain(taken))
     console.print(worst)
+
+
+def _show_pairs(found: dict[str, Any], console: Console) -> None:
+    """How well distances tell pairs of the same class."""
+    if not found:
+        return
+    rates = ", ".join(
+        f"{percent(row['true_accept'])} at {row['rate']:.1%} false accepts (below {row['threshold']:.2f} sigma)"
+        for row in found["at"]
+    )
+    console.print(
+        f"Pairs: area under the ROC curve {percent(found['auc'])}, equal error {percent(found['equal_error'])}; of the "
+        f"same class are recognised {rates}\n"
+    )

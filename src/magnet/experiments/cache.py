@@ -13,12 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from magnet.classify import SoftNeighbours
 from magnet.data import Dataset
 from magnet.experiments.outcome import DIVERGED
 from magnet.files import file_digest, lock, replacing
-from magnet.index import ClusterIndex
-from magnet.runs.calibrate import choose_votes, class_scores
+from magnet.runs.calibrate import class_scores, refitted
 from magnet.runs.run import Run
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
 from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress, read_start
@@ -172,38 +170,18 @@ def top_classes(run: Run, labels: Tensor | None = None) -> dict[Rule, np.ndarray
     if labels is None:
         scores = class_scores(run, queries, run.rule("knc"), run.rule("knn"))
     else:
-        pairs = zip(_soft(), refitted(run, labels), strict=True)
-        scores = {name: (rule.predict_log_proba(queries), rule.classes) for name, rule in pairs}
+        rules = refitted(run, labels)
+        scores = {name: (rule.predict_log_proba(queries), rule.classes) for name, rule in rules.items()}
     answers: dict[Rule, np.ndarray] = {rule: _best(*scores[rule]) for rule in RULES if rule in scores}
     with replacing(path) as draft, draft.open("wb") as file:
         np.savez(file, **answers)  # type: ignore[arg-type]
     return answers
 
 
-def refitted(run: Run, labels: Tensor) -> tuple[SoftNeighbours, SoftNeighbours]:
-    """kNC and soft kNN for other labels (N,) of all examples than those that the run was trained on."""
-    config, own, references = run.config, labels[run.train], run.references
-    if config.votes == "paper":
-        index = ClusterIndex.fit(references, own, config.clusters_per_class, seed=config.seed)
-        method = run.learner.method
-        knc, knn = (method.soft_rule(rule, index, references, own, config.neighbours) for rule in _soft())
-        return knc, knn
-    votes = choose_votes(run, references, labels)
-    index = ClusterIndex.fit(references, own, votes["knc"].clusters, seed=config.seed)
-    rule = votes["knc"].of_clusters(index)
-    if votes["knc"].pull is not None:
-        rule = rule.refined(references, own, pull=votes["knc"].pull)
-    return rule, votes["knn"].of_examples(references, own, index.variance)
-
-
 def wrong(answers: np.ndarray, truth: Tensor, top: int = 1) -> np.ndarray:
     """Whether the true class (n,) is not among the first ``top`` answers (n, 5)."""
     among: np.ndarray = (answers[:, :top] == truth.numpy()[:, None]).any(axis=1)
     return ~among
-
-
-def _soft() -> tuple[Literal["knc"], Literal["knn"]]:
-    return ("knc", "knn")
 
 
 def _best(scores: Tensor, classes: Tensor) -> np.ndarray:

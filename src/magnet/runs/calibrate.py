@@ -82,6 +82,24 @@ def choose_votes(run: "Run", representations: Tensor, labels: Tensor | None = No
     return {"knc": knc, "knn": choose_knn(folds, variances)}
 
 
+def refitted(run: "Run", labels: Tensor) -> dict[str, SoftNeighbours]:
+    """kNC and soft kNN for other labels (N,) of all examples than those that the run was trained on."""
+    config, own, references = run.config, labels[run.train], run.references
+    if config.votes == "paper":
+        index = ClusterIndex.fit(references, own, config.clusters_per_class, seed=config.seed)
+        rule = run.learner.method.soft_rule
+        return {
+            "knc": rule("knc", index, references, own, config.neighbours),
+            "knn": rule("knn", index, references, own, config.neighbours),
+        }
+    votes = choose_votes(run, references, labels)
+    index = ClusterIndex.fit(references, own, votes["knc"].clusters, seed=config.seed)
+    clusters = votes["knc"].of_clusters(index)
+    if votes["knc"].pull is not None:
+        clusters = clusters.refined(references, own, pull=votes["knc"].pull)
+    return {"knc": clusters, "knn": votes["knn"].of_examples(references, own, index.variance)}
+
+
 def _numbers(config: TrainConfig) -> list[int]:
     """Numbers of clusters that may vote: around that of the training."""
     return sorted({1, 2, 4, config.clusters_per_class})

@@ -15,14 +15,15 @@ from magnet.data.sources import has_label
 from magnet.errors import UserError
 from magnet.evaluation.calibration import calibration_error, temper
 from magnet.evaluation.errors import retrieval, top_errors, worst_classes
+from magnet.evaluation.verification import verification
 from magnet.files import read_json, replacing
-from magnet.runs.calibrate import Scores, class_scores
+from magnet.runs.calibrate import Scores, class_scores, refitted
 from magnet.runs.run import Run
 from magnet.training.folder import describe_checkpoint, merge_again, restore_parts
 from magnet.training.workbench import absolute
 
 WORST = 10  # classes with the most errors that are listed
-FORMAT = 2  # of what is kept in a run: raised when the same run and data are given other numbers
+FORMAT = 3  # of what is kept in a run: raised when the same run and data are given other numbers
 
 
 class Matched(NamedTuple):
@@ -50,7 +51,9 @@ def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test") ->
         expected calibration error, ``ece`` as it is and ``ece_calibrated`` with the temperature of ``calibration``,
         which was fitted to held-out training examples. These are of the mean of ``views`` test views of each image;
         ``plain`` has ``error`` and ``error@5`` of the plain view alone (of vectors, the same). ``retrieval``:
-        ``recall@1`` and ``map@r`` among the examples evaluated, each left out of its own references. ``worst``: the
+        ``recall@1`` and ``map@r`` among the examples evaluated, each left out of its own references.
+        ``verification``: pairs of the examples evaluated, see `magnet.evaluation.verification`; thresholds in sigma.
+        ``judge``, of data opened with other labels to judge by: errors of classifiers refitted to these. ``worst``: the
         classes that go wrong most under ``rule``, the one the method is judged by. ``n`` examples were evaluated, of
         which ``seen`` are the run's own training examples; ``left_out`` were not, being of the ``unknown`` classes.
         ``checkpoint`` says which step of the run it is, in words.
@@ -155,6 +158,8 @@ def _measure(run: Run, data: Dataset, part: str) -> dict[str, Any]:
         "plain": plain,
         "calibration": asdict(run.calibration),
         "retrieval": retrieval(queries, matched.labels),
+        "verification": verification(queries, matched.labels, unit=run.rule("knc").variance ** 0.5),
+        **_judged(run, data, matched, queries),
         "rule": rule,
         "worst": worst_classes(classes[judged.argmax(dim=1)], matched.labels, run.classes, WORST),
         "seen": int((data.split[matched.rows] == 0).sum()) if own else 0,
@@ -163,6 +168,20 @@ def _measure(run: Run, data: Dataset, part: str) -> dict[str, Any]:
         "data": data.spec,
         "method": run.config.method,
     }
+
+
+def _judged(run: Run, data: Dataset, matched: Matched, queries: Tensor) -> dict[str, Any]:
+    """Errors on the labels that a run is judged by and was not trained on, by classifiers refitted to them."""
+    if not data.judged or not run.opened or data.classes != run.data.classes or run.data.fine_labels is None:
+        return {}
+    assert data.fine_labels is not None
+    assert data.fine_classes is not None
+    rules = refitted(run, run.data.fine_labels)
+    number = {name: i for i, name in enumerate(run.data.fine_classes or [])}
+    table = torch.tensor([number.get(name, -1) for name in data.fine_classes])
+    truth = table[data.fine_labels[matched.rows]]
+    errors = {name: top_errors(rule.predict_log_proba(queries), rule.classes, truth) for name, rule in rules.items()}
+    return {"judge": {"labels": run.config.judge, "classes": len(data.fine_classes), **errors}}
 
 
 def _measure_plain(run: Run) -> dict[str, Any]:
