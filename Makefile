@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo bench test lint types unit docs package format clean
+.PHONY: demo bench test lint types unit coverage docs package readme format clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -37,6 +37,9 @@ types: $(READY)  ## mypy
 unit: $(READY)  ## the tests, on two processes of one thread each
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
+coverage: $(READY)  ## the tests, and how much of the package they run; the floor is in pyproject.toml
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --cov=magnet --cov-report=term:skip-covered
+
 docs: $(READY)  ## the documentation as a site, in site/; any warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
@@ -44,6 +47,9 @@ package: $(READY)  ## wheel and source archive in dist/, their metadata checked
 	@rm -rf build dist
 	@$(BIN)/python -m build --no-isolation
 	@$(BIN)/python -m twine check --strict dist/*
+
+readme: $(READY)  ## every shell line of the README as printed, in an empty environment (long; OFFLINE=--offline without weights)
+	@$(BIN)/python tools/readme.py $(OFFLINE)
 
 format: $(READY)  ## let ruff rewrite the code
 	@$(BIN)/ruff format .
