@@ -1,12 +1,14 @@
 """What is wrong with a command line is said before torch is imported, which takes seconds."""
 
 import json
+import resource
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from magnet.cli import COMMANDS
 from magnet.training.config import CONFIG, TrainConfig
 
 SCRIPT = """
@@ -21,6 +23,20 @@ for words, expected in json.loads(sys.argv[1]):
     assert said.getvalue().count(chr(10)) <= 12, said.getvalue()
     assert 'torch' not in sys.modules, words
 """
+# What each command is given in place of a path that exists; others are given the folder of a run that does not.
+WRONG = {
+    "demo": ["--out", "x.npz"],
+    "data": ["look", "gone"],
+    "train": ["--data", "gone"],
+    "tune": ["--data", "gone"],
+    "reproduce": ["metrics", "--data", "gone"],
+    "embed": ["gone", "x.npz", "--out", "new.npz"],
+    "classify": ["gone", "x.npz"],
+    "search": ["gone", "x.npz"],
+    "verify": ["gone", "x.npz", "x.npz"],
+    "export": ["gone", "--to", "bundle-2"],
+    "bench": ["--docs", "gone"],
+}
 
 
 @pytest.fixture
@@ -96,3 +112,14 @@ def test_wrong_paths_and_names_are_said_without_torch_by_every_command(place):
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place)
     assert done.returncode == 0, done.stderr[-2000:]
     assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_wrong_path_is_said_within_a_second_and_a_half_of_processor_time(command, place):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    words = [sys.executable, "-m", "magnet", command, *WRONG.get(command, ["gone"])]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 2
+    assert any(word in done.stderr for word in ("gone", "x.npz")), done.stderr
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.5
