@@ -43,9 +43,16 @@ def test_an_unknown_model_is_answered_with_close_ones(timm: ModuleType) -> None:
 
 
 def test_a_model_of_fixed_size_names_both_shapes(timm: ModuleType) -> None:
-    backbone = backbones.build("timm/vit_tiny_patch16_224", example_shape=(3, 96, 96))
+    backbone = backbones.build("timm/mixer_s32_224", example_shape=(3, 96, 96))
     with pytest.raises(UserError, match=r"\(3, 224, 224\) only, found \(3, 96, 96\)"):
         backbone(torch.randn(1, 3, 96, 96))
+
+
+def test_a_vision_transformer_takes_images_of_any_size(timm: ModuleType) -> None:
+    backbone = backbones.build("timm/vit_tiny_patch16_224", example_shape=(3, 100, 100), dim=8).eval()
+    assert not backbone.fixed_size
+    with torch.no_grad():
+        assert backbone(torch.randn(2, 3, 100, 100)).shape == (2, 8)
 
 
 def test_weights_are_downloaded_only_when_asked_for(timm: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

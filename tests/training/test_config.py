@@ -16,7 +16,7 @@ def another(name, value):
     """A value that differs from the default."""
     choices = {
         "schedule": "cosine", "own_mean": "leave-one-out", "bad_images": "skip", "precision": "bf16-mixed",
-        "start": "whitened", "standardize": "yes", "votes": "chosen", "centres": "auto",
+        "start": "whitened", "standardize": "yes", "votes": "chosen", "centres": "auto", "optimiser": "adamw",
     }  # fmt: skip
     if name in choices:
         return choices[name]

@@ -10,7 +10,9 @@ from safetensors.torch import save_file
 
 from magnet.backbones import build
 from magnet.backbones.convnet import ConvNet
+from magnet.backbones.timm import import_timm
 from magnet.data import open_data
+from magnet.errors import UserError
 from magnet.runs.run import Run
 from magnet.training import features
 from magnet.training.config import TrainConfig, read_config, with_preset
@@ -202,3 +204,20 @@ def test_images_of_fewer_pixels_are_not_blown_up_to_the_networks_size(tmp_path):
     data = open_data(write_images(tmp_path / "images", per_class=4))
     sized = complete(TrainConfig(str(tmp_path / "images"), backbone="googlenet"), data)
     assert sized.image_size == 64  # the least; the network's own is 224
+
+
+@pytest.mark.parametrize("backbone", ["timm/vit_tiny_patch16_224", "timm/lcnet_035"])
+def test_transformers_and_convolutions_of_timm_train_with_the_same_defaults(backbone, cache, tmp_path):
+    try:
+        import_timm()
+    except UserError as error:
+        pytest.skip(str(error))
+    data = write_images(tmp_path / "images", per_class=8)
+    file = tmp_path / f"{backbone.partition('/')[2]}.safetensors"
+    made = build(backbone, example_shape=(3, 32, 32))
+    save_file({k.removeprefix("trunk."): v.contiguous() for k, v in made.state_dict().items()}, file)
+    config = with_preset(TrainConfig(data, weights=file))
+    config = replace(config, steps=2, image_size=32, dim=8, workers=0, device="cpu", out=tmp_path / "run")
+    folder = train(replace(config, evaluate=False), silent=True)
+    done = read_config(folder)
+    assert (done.backbone, done.preset, done.start) == (backbone, "pretrained", "whitened")

@@ -9,6 +9,7 @@ from magnet.errors import UserError
 from magnet.training.folder import checkpoints
 from magnet.training.loop import Trainer
 from magnet.training.train import train
+from magnet.training.workbench import make_workbench
 from training.short_runs import records, run, settings, weights
 
 
@@ -40,6 +41,13 @@ def test_a_cosine_falls_from_the_rate_to_zero(vectors, tmp_path, rates):
 def test_all_layers_but_the_last_of_an_image_network_have_their_own_rate(images, tmp_path, rates):
     run(tmp_path / "run", images, steps=2, image_size=12, hidden=0, learning_rate=0.1, trunk_rate=0.1, workers=0)
     assert rates == [pytest.approx([0.1, 0.01])] * 2
+
+
+def test_the_first_step_of_adamw_is_as_long_as_the_rate_whatever_the_gradient(vectors, tmp_path):
+    options = {"method": "softmax", "backbone": "linear", "hidden": 0, "learning_rate": 1e-3}
+    begun = make_workbench(settings(tmp_path / "run", vectors, **options)).learner.network.embedding.weight
+    after = weights(run(tmp_path / "run", vectors, steps=1, optimiser="adamw", **options))["network.embedding.weight"]
+    torch.testing.assert_close((after - begun).abs(), torch.full_like(begun, 1e-3), rtol=0.01, atol=1e-6)
 
 
 def test_an_epoch_is_as_many_steps_for_every_method(tmp_path):

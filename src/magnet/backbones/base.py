@@ -226,12 +226,9 @@ def freeze_batchnorm(module: Backbone) -> Backbone:
     """Keep the batch-norm statistics of `module` as they are, in place; all its weights go on learning.
 
     Statistics of a pretrained network are those of its wide training data. Data of one kind, all pets or all birds,
-    has other means: normalised by them, what the network had to say of this kind falls below its rectifiers.
+    has other means: normalised by them, what the network had to say of this kind falls below its rectifiers. A network
+    without batch norm, such as a transformer, has nothing to keep.
     """
-    if not module.batchnorm_layers():
-        raise UserError(
-            f"this {type(module).__name__} has no batch norm whose statistics could be kept: give --no-freeze-batchnorm"
-        )
     module.fixed_batchnorm = True
     module.train(module.training)
     return module

@@ -1,6 +1,7 @@
 """Any timm model by name."""
 
 import importlib
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -54,7 +55,13 @@ def _create(name: str, pretrained: bool) -> Any:
     if not timm.is_model(name):
         hint = did_you_mean(name, timm.list_models(), most=5)
         raise UserError(f"timm {timm.__version__} has no model '{name}'{hint} timm.list_models() lists them")
+    about = timm.get_pretrained_cfg(name)
     try:
+        if about is not None and about.fixed_input_size:
+            with suppress(TypeError):  # vision transformers interpolate their places; others take their own size only
+                return timm.create_model(
+                    name, pretrained=pretrained, num_classes=0, dynamic_img_size=True, dynamic_img_pad=True
+                )
         return timm.create_model(name, pretrained=pretrained, num_classes=0)
     except Exception as error:  # no network, no such weights, ...: timm and its hub raise many kinds
         if not pretrained:
@@ -87,7 +94,7 @@ class TimmBackbone(Backbone):
         )
         # Channels last: depthwise convolutions, forward and backward, are faster that way on CPUs and GPUs alike.
         self.trunk = trunk.to(memory_format=torch.channels_last)
-        self.fixed_size = bool(config.get("fixed_input_size"))
+        self.fixed_size = bool(config.get("fixed_input_size")) and not getattr(trunk, "dynamic_img_size", False)
         self.dropout = nn.Dropout(dropout)
         self.embedding = nn.Linear(features, dim) if dim else nn.Identity()
 

@@ -39,8 +39,9 @@ def short_side(images: Iterable[Path | EncodedImage]) -> int:
 
     sides = []
     for image in images:
-        with suppress(Exception):  # whoever decodes it says what is wrong with it
-            sides.append(min(Image.open(image if isinstance(image, Path) else io.BytesIO(image.read())).size))
+        file = image if isinstance(image, Path) else io.BytesIO(image.read())
+        with suppress(Exception), Image.open(file) as opened:  # whoever decodes it says what is wrong with it
+            sides.append(min(opened.size))
     return median_low(sides) if sides else 0
 
 

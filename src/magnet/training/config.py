@@ -72,12 +72,14 @@ class TrainConfig:
     """Length of the training; an epoch is ceil(N / batch size) steps for every method (-1: chosen)."""
     steps: int = 0
     """Length in steps instead of epochs (0: by epochs)."""
+    optimiser: Literal["sgd", "adamw"] = "sgd"
+    """Stochastic gradient descent with momentum, or AdamW, whose steps do not hang on the size of the gradient."""
     learning_rate: float = 0.003
-    """Of stochastic gradient descent."""
+    """Of the optimiser."""
     momentum: float = 0.9
-    """Of stochastic gradient descent."""
+    """Of stochastic gradient descent; the first beta of AdamW."""
     weight_decay: float = 0.0
-    """Of stochastic gradient descent."""
+    """Of the optimiser."""
     annealing: float = 1.0
     """Factor on the learning rate, applied every epoch."""
     schedule: Literal["annealing", "cosine"] = "annealing"

@@ -64,6 +64,15 @@ def parameter_groups(bench: Workbench) -> list[dict[str, Any]]:
     return [group for group in groups if group["params"]]
 
 
+def make_optimiser(bench: Workbench) -> torch.optim.Optimizer:
+    """The optimiser of a run, for all parameters that learn."""
+    config, groups = bench.config, parameter_groups(bench)
+    rate, decay = config.learning_rate, config.weight_decay
+    if config.optimiser == "adamw":
+        return torch.optim.AdamW(groups, lr=rate, betas=(config.momentum, 0.999), weight_decay=decay)
+    return torch.optim.SGD(groups, lr=rate, momentum=config.momentum, weight_decay=decay)
+
+
 def rate_at(step: int, config: TrainConfig, *, total: int, epoch_steps: int) -> float:
     """The learning rate of a step: down a cosine over the ``total``, or times a factor every epoch."""
     if config.schedule == "cosine":
@@ -129,10 +138,7 @@ class Trainer:
     def __init__(self, bench: Workbench, fabric: Fabric, display: Display, folder: Path, *, resume: bool) -> None:
         self.bench, self.fabric, self.display, self.folder = bench, fabric, display, folder
         self.config, self.learner, self.method = bench.config, bench.learner, bench.learner.method
-        self.optimiser = torch.optim.SGD(
-            parameter_groups(bench), lr=self.config.learning_rate, momentum=self.config.momentum,
-            weight_decay=self.config.weight_decay,
-        )  # fmt: skip
+        self.optimiser = make_optimiser(bench)
         self.model, wrapped = fabric.setup(self.learner, self.optimiser)
         self.stepper = wrapped
         self.world = fabric.world_size
