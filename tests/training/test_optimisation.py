@@ -45,8 +45,8 @@ def test_all_layers_but_the_last_of_an_image_network_have_their_own_rate(images,
 
 def test_the_first_step_of_adamw_is_as_long_as_the_rate_whatever_the_gradient(vectors, tmp_path):
     options = {"method": "softmax", "backbone": "linear", "hidden": 0, "learning_rate": 1e-3}
-    begun = make_workbench(settings(tmp_path / "run", vectors, **options)).learner.network.embedding.weight
-    after = weights(run(tmp_path / "run", vectors, steps=1, optimiser="adamw", **options))["network.embedding.weight"]
+    begun = make_workbench(settings(tmp_path / "run", vectors, **options)).learner.method.head.weight
+    after = weights(run(tmp_path / "run", vectors, steps=1, optimiser="adamw", **options))["method.head.weight"]
     torch.testing.assert_close((after - begun).abs(), torch.full_like(begun, 1e-3), rtol=0.01, atol=1e-6)
 
 
