@@ -28,6 +28,15 @@ def own_cache(tmp_path_factory):
     os.environ["MAGNET_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_disks():
+    """Tests end processes, never machines: what is written need not reach the disk, which takes half of a short run."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("os.fsync", lambda file: None)
+    yield
+    patch.undo()
+
+
 @pytest.fixture
 def command(capsys):
     """Runs a command that must succeed, and returns what it prints; as JSON if it was asked for."""

@@ -15,6 +15,10 @@ class RangeError(UserError):
     """Representations are not finite, or their squares would overflow or vanish."""
 
 
+class StorageError(OSError):
+    """A file cannot be written: the disk is full, read-only, or not ours. Says where, and what to do."""
+
+
 def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
     """What follows an unknown name in a message: up to ``most`` known names that look like it, or a full stop.
 

@@ -1,4 +1,10 @@
-"""Files written whole or not at all, with the permissions that the user's umask gives; read, locked, and digested."""
+"""Files: written whole or not at all, read as what they should be, locked, and digested.
+
+One way in and one way out for everything that this package keeps. Writes go to a draft of an unpredictable name beside
+the file, reach the disk, and only then take its place; a symbolic link is replaced and never followed. Reads are of
+ordinary files alone, of bounded size. A record is a JSON object that carries the SHA-256 of its own content. Tensors
+are in `magnet.tensors`. Nothing here imports torch.
+"""
 
 import errno
 import hashlib
@@ -6,15 +12,21 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from magnet.errors import UserError
+from magnet.errors import StorageError, UserError
+from magnet.schema import checked
 
 DRAFT = ".part"  # how the names of drafts end
+DIGEST = "sha256"  # of a record or of named tensors, beside what it was computed from
+MOST_TEXT = 2**28  # bytes of a text file that is read whole
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # what file systems say that have no locks
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+SHUT = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 @contextmanager
@@ -22,7 +34,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give an empty file beside ``path`` to write to; it takes the place of ``path`` once the block has ended well.
 
     Whoever reads ``path`` meanwhile, or after a crash, finds the old file or the new one, never half of one. Where the
-    block raises, the draft is removed and ``path`` is left as it was.
+    block raises, the draft is removed and ``path`` is left as it was; what a full or read-only disk raises is a
+    `StorageError`.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "notes.txt"
@@ -33,15 +46,21 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     draft = _beside(path)
-    file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-    try:
-        mode = os.fstat(file).st_mode & 0o777
-        os.close(file)
-        yield draft
-        _allow(draft, mode)  # safetensors, for one, makes files that only their owner can read
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with storing(path):
+        file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        try:
+            mode = os.fstat(file).st_mode & 0o777
+            os.close(file)
+            yield draft
+            _allow(draft, mode)  # safetensors, for one, makes files that only their owner can read
+            whole = path.parent.name.endswith(DRAFT)  # a file of a folder that is written as a whole waits for it
+            if not whole:
+                _to_disk(draft)
+            draft.replace(path)
+            if not whole:
+                _to_disk(path.parent)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -49,42 +68,146 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """`replacing` for a folder: gives an empty one to fill, and removes the old one when the new one is in place."""
     path = Path(path)
     draft, old = _beside(path), _beside(path)
-    draft.mkdir()
+    with storing(path):
+        draft.mkdir()
+        try:
+            mode = draft.stat().st_mode & 0o666
+            yield draft
+            for file in draft.rglob("*"):
+                if file.is_file():
+                    _allow(file, mode)
+                _to_disk(file)
+            _to_disk(draft)
+            if path.exists():
+                path.rename(old)
+            draft.rename(path)
+            _to_disk(path.parent)
+        finally:
+            if old.exists() and not path.exists():  # the last rename failed
+                old.rename(path)
+            for folder in (draft, old):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Turn what a full or read-only disk makes the block raise into a `StorageError`, which says what to do."""
     try:
-        mode = draft.stat().st_mode & 0o666
-        yield draft
-        for file in draft.rglob("*"):
-            if file.is_file():
-                _allow(file, mode)
-        if path.exists():
-            path.rename(old)
-        draft.rename(path)
-    finally:
-        if old.exists() and not path.exists():  # the last rename failed
-            old.rename(path)
-        for folder in (draft, old):
-            shutil.rmtree(folder, ignore_errors=True)
+        yield
+    except OSError as error:
+        if isinstance(error, StorageError) or error.errno not in FULL | SHUT:
+            raise
+        if error.errno in SHUT:
+            raise StorageError(
+                f"{path} cannot be written ({error.strerror}): give it a place that you may write to"
+            ) from error
+        raise StorageError(
+            f"{path} cannot be written ({error.strerror}): {_free(path)} free there. Make room and try again; what "
+            "was there before is as it was"
+        ) from error
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The folder ``name`` in ``folder``, made if need be; an error if a symbolic link there leads out of ``folder``."""
+    place = folder / name
+    if place.is_symlink() and not place.resolve().is_relative_to(folder.resolve()):
+        raise StorageError(f"{place} is a link that leads out of {folder}: nothing is written there")
+    with storing(place):
+        place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder, renamed first: a removal that is cut short must not leave something that looks whole."""
+    trash = _beside(folder)
+    folder.rename(trash)
+    shutil.rmtree(trash, ignore_errors=True)
 
 
 def remove_drafts(folder: Path) -> None:
     """Remove what killed processes left in a folder. No process may be writing there."""
     for draft in folder.glob(f".*{DRAFT}"):
-        shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+        shutil.rmtree(draft) if draft.is_dir() and not draft.is_symlink() else draft.unlink()
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """What a JSON file holds. A `UserError`, which is a `ValueError`, where it is broken or cut short.
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuse pipes, devices, sockets and folders: reading them may never end, or act on something."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(f"{path} is a symbolic link that leads in a circle") from error
+        raise
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+        raise UserError(f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')}, not a file")
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """An ordinary file, open for reading."""
+    check_regular(path)
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        yield file
+
+
+def read_text(path: str | os.PathLike[str], most: int = MOST_TEXT) -> str:
+    """A text file of at most so many bytes, in UTF-8."""
+    with opened(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise UserError(f"{path} is larger than {most:,} bytes: too large to be what was expected there")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} cannot be read ({error}): the file is broken or cut short") from error
+
+
+def read_json(path: str | os.PathLike[str], kind: Any = Any) -> Any:
+    """What a JSON file holds, as a value of this type (`magnet.schema.checked`).
+
+    A `UserError`, which is a `ValueError`, where it is broken, cut short, or of another type.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "best.json"
-    >>> _ = path.write_text('{"checkpoint": "step-00000012"}')
-    >>> read_json(path)
-    {'checkpoint': 'step-00000012'}
+    >>> _ = path.write_text('{"step": 12}')
+    >>> read_json(path, dict[str, int])
+    {'step': 12}
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        value = json.loads(read_text(path))
+    except UserError:
+        raise
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read ({error}): the file is broken or cut short") from error
+    return checked(value, kind, str(path))
+
+
+def write_record(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
+    """Write plain values as JSON with their digest, whole or not at all."""
+    with replacing(path) as draft:
+        text = json.dumps({**values, DIGEST: record_digest(values)}, indent=1, ensure_ascii=False)
+        draft.write_text(text, encoding="utf-8", errors="surrogatepass")
+
+
+def read_record(path: str | os.PathLike[str], kind: Any) -> Any:
+    """What `write_record` wrote, as a value of this type; a `UserError` where a single character has changed.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "values.json"
+    >>> write_record(path, {"a": 0.1})
+    >>> read_record(path, dict[str, float])
+    {'a': 0.1}
+    """
+    values = read_json(path, dict[str, Any])
+    if values.pop(DIGEST, None) != record_digest(values):
+        raise UserError(f"{path} is damaged: its content does not have the checksum that was written with it")
+    return checked(values, kind, str(path))
+
+
+def record_digest(values: Mapping[str, Any]) -> str:
+    """The SHA-256 of plain values, whatever the order of their names."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
@@ -107,11 +230,12 @@ def lock(path: str | os.PathLike[str], busy: Callable[[], None]) -> Iterator[Non
 
     held = FileLock(path, fallback_to_soft=False)  # the soft lock, a mere file, would outlive a killed process
     try:
-        try:
-            held.acquire(blocking=False)
-        except Timeout:
-            busy()
-            held.acquire()
+        with storing(Path(path)):
+            try:
+                held.acquire(blocking=False)
+            except Timeout:
+                busy()
+                held.acquire()
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
@@ -123,8 +247,8 @@ def lock(path: str | os.PathLike[str], busy: Callable[[], None]) -> Iterator[Non
 
 def file_digest(path: str | os.PathLike[str]) -> str:
     """The SHA-256 of a file's bytes, which are read in pieces."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def _beside(path: Path) -> Path:
@@ -135,3 +259,22 @@ def _beside(path: Path) -> Path:
 def _allow(path: Path, mode: int) -> None:
     if path.stat().st_mode & 0o777 != mode:
         path.chmod(mode)
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk, as far as the system can tell."""
+    if path.is_dir() and os.name == "nt":  # where folders cannot be opened
+        return
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF, errno.EACCES):  # file systems that do not know it
+            raise
+    finally:
+        os.close(file)
+
+
+def _free(path: Path) -> str:
+    place = next((parent for parent in path.absolute().parents if parent.is_dir()), Path("/"))
+    return f"{shutil.disk_usage(place).free / 2**20:,.1f} MB"

@@ -1,19 +1,17 @@
 """ClusterIndex: what the representation space looks like now."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from magnet.clustering import ClustersPerClass, KMeansResult, kmeans_per_class, order_by_group
 from magnet.errors import UserError
-from magnet.files import replacing
 from magnet.neighbours import check_ids, check_representations, nearest, nearest_of_chunk, split_rows
+from magnet.tensors import Stored, check_layout, read_tensors, write_tensors
 
 # Nearly exact impostors, by an inverted file of faiss.
 SAMPLE = 1024  # centres that are also searched exactly, to see how many lists must be looked into
@@ -22,7 +20,7 @@ WORTH = 16  # one list in so many, at most: with more of them, products of whole
 QUERIES = 2**14  # searched at a time
 
 _FORMAT = "magnet-cluster-index/1"
-_TENSORS = ("centres", "centre_labels", "assignments", "variance")
+LAYOUT = {"centres": "float J d", "centre_labels": "int J", "assignments": "int N", "variance": "float"}  # of a file
 
 
 class ClusterIndex:
@@ -201,7 +199,7 @@ class ClusterIndex:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ClusterIndex):
             return NotImplemented
-        return all(torch.equal(getattr(self, name), getattr(other, name)) for name in _TENSORS)
+        return all(torch.equal(getattr(self, name), getattr(other, name)) for name in LAYOUT)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -251,35 +249,42 @@ class ClusterIndex:
 
     def to(self, device: torch.device | str) -> Self:
         """The same index on another device."""
-        moved = {name: tensor.to(device) for name, tensor in self.tensors().items()}
-        return type(self)(**moved, iterations=self.iterations)
+        return self.of_tensors({name: tensor.to(device) for name, tensor in self.tensors().items()}, self.iterations)
 
     def tensors(self) -> dict[str, Tensor]:
         """The four tensors that make the index, by name."""
-        return {name: getattr(self, name) for name in _TENSORS}
+        return {name: getattr(self, name) for name in LAYOUT}
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index as one safetensors file, whole or not at all."""
-        tensors = {name: tensor.contiguous() for name, tensor in self.tensors().items()}
-        with replacing(path) as draft:
-            save_file(tensors, draft, metadata={"format": _FORMAT, "iterations": str(self.iterations)})
+    @classmethod
+    def of_tensors(cls, tensors: Mapping[str, Tensor], iterations: int = 0) -> Self:
+        """The index that the four tensors make."""
+        names = ("centres", "centre_labels", "assignments", "variance")
+        centres, labels, assignments, variance = (tensors[name] for name in names)
+        return cls(centres, labels, assignments, variance, iterations)
+
+    def save(self, path: str | os.PathLike[str]) -> str:
+        """Write the index as one safetensors file, whole or not at all; returns the digest of its content."""
+        return write_tensors(path, self.tensors(), {"format": _FORMAT, "iterations": str(self.iterations)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read an index written by `save`; nothing in the file is executed."""
         if not Path(path).is_file():
             raise UserError(f"no index at {path}: expected a file written by ClusterIndex.save")
+        return cls.of(read_tensors(path, LAYOUT, form=_FORMAT, what="an index"), path)
+
+    @classmethod
+    def of(cls, stored: Stored, path: str | os.PathLike[str]) -> Self:
+        """The index that was read from the file ``path``, its parts checked."""
+        about, tensors = stored.about, stored.tensors
+        check_layout(tensors, LAYOUT, str(path))
+        iterations = about.get("iterations", "")
+        if not iterations.isdecimal() or len(iterations) > 9 or float(tensors["variance"]) < 0:
+            raise UserError(f"{path} is not an index: iterations {iterations[:20]!r}, variance {tensors['variance']}")
         try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                if metadata.get("format") != _FORMAT:
-                    raise UserError(
-                        f"{path} is not an index: its format is {metadata.get('format')!r}, not {_FORMAT!r}"
-                    )
-                tensors = {name: file.get_tensor(name) for name in _TENSORS}
-        except SafetensorError as error:
-            raise UserError(f"{path} cannot be read as an index ({error}): it may be cut short") from error
-        return cls(**tensors, iterations=int(metadata.get("iterations", 0)))
+            return cls.of_tensors(tensors, int(iterations))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{path} cannot be used as an index ({error})") from error
 
     def _check_cluster(self, j: int) -> None:
         if not 0 <= j < len(self):

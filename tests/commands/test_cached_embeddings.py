@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from magnet.errors import UserError
+from magnet.files import read_record, write_record
 from magnet.runs.run import Run
+from magnet.tensors import read_tensors, write_tensors
+from magnet.training.checkpoint import LEARNER, MANIFEST
 
 
 @pytest.fixture
@@ -70,10 +73,11 @@ def test_a_stale_or_broken_memory_is_made_anew(own_photo_run, embedded, spoil, m
     elif spoil == "garbage":
         file.write_bytes(b"garbage")
     elif spoil == "weights":
-        from safetensors.torch import load_file, save_file
-
-        weights = own_photo_run / "checkpoint" / "step-00000006" / "learner.safetensors"
-        save_file({k: v * 2 if v.is_floating_point() else v for k, v in load_file(weights).items()}, weights)
+        last = own_photo_run / "checkpoint" / "step-00000006"
+        tensors = read_tensors(last / LEARNER, None).tensors
+        digest = write_tensors(last / LEARNER, {k: v * 2 if v.is_floating_point() else v for k, v in tensors.items()})
+        manifest = read_record(last / MANIFEST, dict)
+        write_record(last / MANIFEST, manifest | {"files": manifest["files"] | {LEARNER: digest}})
     elif spoil == "revision":
         monkeypatch.setattr("magnet.runs.run.REVISION", 0)
     else:

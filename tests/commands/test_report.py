@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from magnet.files import read_record, write_record
 from magnet.report.summary.findings import Findings, measure, read_runs
 from magnet.report.summary.page import comparable, error_table, notices, same_data
 from magnet.runs.evaluate import evaluate
@@ -188,8 +189,9 @@ def test_runs_tested_on_different_examples_are_not_compared(runs, tmp_path):
 
 
 def test_an_unfinished_run_is_reported_as_such(own, magnet, tmp_path):
-    for file in (own / "checkpoint").glob("*/progress.json"):
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"finished": False}))
+    for file in (own / "checkpoint").glob("*/manifest.json"):
+        values = read_record(file, dict)
+        write_record(file, values | {"progress": values["progress"] | {"finished": False}})
     magnet("report", own, "--out", tmp_path / "r.html")
     assert "is not finished" in Page(tmp_path / "r.html").text
 

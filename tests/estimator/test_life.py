@@ -5,10 +5,11 @@ import pickle
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from magnet import MagnetClassifier, NearestClustersClassifier
 from magnet.errors import UserError
+from magnet.tensors import read_tensors, write_tensors
 
 KINDS = [MagnetClassifier, NearestClustersClassifier]
 
@@ -105,11 +106,25 @@ def test_wrong_files_are_refused_in_words(model, blobs, tmp_path):
     model.save(path)
     with pytest.raises(UserError, match=r"holds a MagnetClassifier"):
         NearestClustersClassifier.load(path)
-    about = {"kind": "MagnetClassifier", "params": {"colour": "red"}, "values": {}}
-    save_file(load_file(path), path, metadata={"format": "magnet-estimator/1", "estimator": json.dumps(about)})
-    with pytest.raises(UserError, match="another version"):
-        MagnetClassifier.load(path)
+    tensors, text, _ = read_tensors(path, None)
+    about = json.loads(text["estimator"])
+    for changes, words in (
+        ({"params": {"colour": "red"}}, "another version"),
+        ({"params": {"max_iter": -3}}, "another version"),
+        ({"values": about["values"] | {"predict": 3}}, "'predict', which is not known"),
+        ({"values": about["values"] | {"__dict__": {}}}, "'__dict__', which is not known"),
+        ({"values": about["values"] | {"variance_": -1.0}}, "variance_ is -1.0"),
+        ({"values": about["values"] | {"variance_": float("nan")}}, "expected a finite number"),
+        ({"values": about["values"] | {"n_features_in_": 3}}, "is float64 of shape"),
+    ):
+        write_tensors(path, tensors, text | {"estimator": json.dumps(about | changes)})
+        with pytest.raises(UserError, match=words):
+            MagnetClassifier.load(path)
+    model.save(path)
     whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(UserError, match="is damaged"):
+        MagnetClassifier.load(path)
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match="cut short"):
         MagnetClassifier.load(path)

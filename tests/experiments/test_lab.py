@@ -14,10 +14,11 @@ from magnet.experiments.cache import is_finished, judged, key_of, other_data_not
 from magnet.experiments.lab import Lab, methods_of, read_row
 from magnet.experiments.outcome import pretty
 from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, searched_space, settings_for, trials, with_dropout
+from magnet.files import read_record, write_record
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
+from magnet.training.checkpoint import FOLDER, LEARNER, MANIFEST, open_checkpoint
 from magnet.training.config import CONFIG, TrainConfig, with_preset
-from magnet.training.folder import find_checkpoint
 from magnet.training.workbench import open_for
 from training.short_runs import write_vectors
 
@@ -136,7 +137,8 @@ def test_weights_and_a_warm_start_count_by_their_content(tmp_path: Path) -> None
         (tmp_path / name).mkdir()
         (tmp_path / name / "w.pth").write_bytes(content)
         copied = Path(shutil.copytree(source, tmp_path / name / "run"))
-        (find_checkpoint(copied / "checkpoint", "last") / "learner.safetensors").write_bytes(content)
+        manifest = open_checkpoint(copied / FOLDER, "last").path / MANIFEST
+        write_record(manifest, read_record(manifest, dict) | {"files": {LEARNER: content.hex()}})
     for field, place in (("weights", "w.pth"), ("warm_start", "run")):
         keys = [key_of(replace(config, **{field: tmp_path / name / place}), data) for name in ("a", "b", "same")]
         assert keys[0] != keys[1]
@@ -157,8 +159,8 @@ def test_a_stopped_run_goes_on_and_ends_the_same(tmp_path: Path, monkeypatch: py
 
     save = loop.Trainer._save
 
-    def stop(trainer: loop.Trainer, best: bool) -> None:
-        save(trainer, best)
+    def stop(trainer: loop.Trainer) -> None:
+        save(trainer)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

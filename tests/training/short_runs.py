@@ -13,8 +13,9 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor
 
+from magnet.training.checkpoint import FOLDER, open_checkpoint
 from magnet.training.config import TrainConfig
-from magnet.training.folder import find_checkpoint, read_journal
+from magnet.training.folder import read_journal
 from magnet.training.train import train
 
 SMALL = {"hidden": 16, "dim": 8, "clusters_per_class": 2, "clusters_per_batch": 6, "learning_rate": 0.01}
@@ -56,7 +57,7 @@ def write_images(folder: Path, per_class: int = 16) -> str:
 
 
 def weights(folder: Path, which: str = "last") -> dict[str, Tensor]:
-    return load_file(find_checkpoint(folder / "checkpoint", which) / "learner.safetensors")
+    return load_file(open_checkpoint(folder / FOLDER, which).path / "learner.safetensors")
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -71,14 +72,15 @@ def records(folder: Path, kind: str = "") -> list[dict[str, Any]]:
 
 def left_behind(folder: Path) -> dict[str, Any]:
     """All that a run ends with and that must not depend on how it got there: every file of its last checkpoint."""
-    last = find_checkpoint(folder / "checkpoint", "last")
+    last = open_checkpoint(folder / FOLDER, "last").path
     state: dict[str, Any] = {"checkpoint": last.name, "journal": records(folder)}
     for path in sorted(last.iterdir()):
         if path.suffix == ".safetensors":
             state |= {f"{path.name}/{name}": (t.dtype, t.tolist()) for name, t in load_file(path).items()}
         else:
             values = json.loads(path.read_text())
-            state[path.name] = {k: v for k, v in values.items() if k not in TIMES}
+            values["progress"] = {k: v for k, v in values["progress"].items() if k not in TIMES}
+            state |= {f"{path.name}/{k}": v for k, v in values.items() if k != "sha256"}
     return state
 
 

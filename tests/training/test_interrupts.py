@@ -12,7 +12,7 @@ import torch
 from magnet.cli import main
 from magnet.data import open_data
 from magnet.training.batches import batches
-from magnet.training.folder import checkpoints
+from magnet.training.checkpoint import checkpoints
 from magnet.training.loop import Trainer
 from training.short_runs import differences, flags, run, settings, start
 

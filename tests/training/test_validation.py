@@ -1,13 +1,12 @@
 """Validation on the way, the best checkpoint, and stopping early."""
 
-import json
 import math
 
 import pytest
 
 from magnet.errors import UserError
 from magnet.evaluation.errors import Judged
-from magnet.training.folder import checkpoints, describe_checkpoint, find_checkpoint, read_progress
+from magnet.training.checkpoint import checkpoints, last_progress, open_checkpoint, read_manifest
 from magnet.training.loop import Trainer
 from training.short_runs import records, run, same, weights, write_vectors
 
@@ -26,44 +25,42 @@ def log_losses(monkeypatch):
 def test_the_best_checkpoint_is_kept_beside_the_last_two(vectors, tmp_path, log_losses):
     log_losses(0.5, 0.1, 0.4, 0.2, 0.3)
     folder = run(tmp_path / "run", vectors, epochs=5, validation=0.2) / "checkpoint"
-    epochs = [int(read_progress(path)["step"]) for path in checkpoints(folder)]
+    epochs = [read_manifest(path).step for path in checkpoints(folder)]
     each = epochs[-1] // 5
     assert epochs == [2 * each, 4 * each, 5 * each]
-    best = find_checkpoint(folder, "best")
-    assert int(read_progress(best)["step"]) == 2 * each
-    assert read_progress(best)["best_log_loss"] == 0.1
-    assert json.loads((folder / "best.json").read_text()) == {"checkpoint": best.name}
+    best = open_checkpoint(folder, "best")
+    assert best.step == 2 * each
+    assert best.manifest.progress["best_log_loss"] == 0.1
     assert not same(weights(tmp_path / "run", "best"), weights(tmp_path / "run", "last"))
 
 
 def test_among_equal_errors_the_lowest_log_loss_is_the_best(vectors, tmp_path, log_losses):
     log_losses(0.5, 0.3, 0.2, 0.4, errors=[0.0, 0.1, 0.1, 0.1])
     folder = run(tmp_path / "run", vectors, epochs=4, validation=0.2) / "checkpoint"
-    last = checkpoints(folder)[-1]
-    each = int(read_progress(last)["step"]) // 4
-    assert read_progress(last)["best_step"] == 3 * each
-    assert read_progress(last)["lowest_error"] == 0.0  # what a search of settings goes by
-    best = find_checkpoint(folder, "best")
-    assert describe_checkpoint(best) == f"best: step {3 * each} of {4 * each}"
-    assert describe_checkpoint(last) == f"last: step {4 * each} of {4 * each}"
+    last = open_checkpoint(folder, "last")
+    each = last.step // 4
+    assert last.manifest.progress["best_step"] == 3 * each
+    assert last.manifest.progress["lowest_error"] == 0.0  # what a search of settings goes by
+    assert open_checkpoint(folder, "best").description == f"best: step {3 * each} of {4 * each}"
+    assert last.description == f"last: step {4 * each} of {4 * each}"
 
 
 def test_among_equal_log_losses_the_latest_is_the_best(vectors, tmp_path, log_losses):
     log_losses(0.2, 0.2, 0.2)
     folder = run(tmp_path / "run", vectors, epochs=3, validation=0.2) / "checkpoint"
-    assert find_checkpoint(folder, "best") == checkpoints(folder)[-1]
+    assert open_checkpoint(folder, "best").path == checkpoints(folder)[-1]
 
 
 def test_without_validation_the_last_checkpoint_is_described_as_the_last(vectors, tmp_path):
     folder = run(tmp_path / "run", vectors, steps=4) / "checkpoint"
-    assert describe_checkpoint(find_checkpoint(folder, "best")) == "last: step 4 of 4"
+    assert open_checkpoint(folder, "best").description == "last: step 4 of 4"
 
 
 def test_patience_ends_a_run_whose_log_loss_gets_no_lower(vectors, tmp_path, log_losses):
     log_losses(0.5, 0.3, 0.3, 0.4)
     run(tmp_path / "run", vectors, epochs=20, validation=0.2, patience=2)
     assert [r["log_loss"] for r in records(tmp_path / "run", "validation")] == [0.5, 0.3, 0.3, 0.4]
-    last = read_progress(find_checkpoint(tmp_path / "run" / "checkpoint", "last"))
+    last = last_progress(tmp_path / "run" / "checkpoint")
     assert last["finished"]
     assert last["since_best"] == 2
 

@@ -9,13 +9,12 @@ from itertools import product
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from magnet.backbones.pretrained import PHOTOGRAPHS
 from magnet.errors import UserError
-from magnet.files import read_json
+from magnet.files import check_regular, read_json
+from magnet.tensors import is_finite, read_tensors
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model")  # keys under which training scripts keep weights
 _STRIPPED = ("", "module.", "backbone.", "module.backbone.", "model.")  # left by wrappers
@@ -72,6 +71,9 @@ def load_weights(module: nn.Module, path: str | Path) -> Report:
             f"{path} does not fit this backbone: only {len(fits)} of the backbone's {len(own)} tensors "
             f"are in the file with their shapes ({_difference(report)}): choose the backbone the weights belong to"
         )
+    spoilt = [name for name in fits if given[name].is_floating_point() and not is_finite(given[name])]
+    if spoilt:
+        raise UserError(f"{path}: {spoilt[0]} holds NaN or infinity: it is broken, or its training had diverged")
     with torch.no_grad():
         for name in fits:
             own[name].copy_(given[name])
@@ -113,14 +115,17 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"there is no weights file {path}: give the path of a .safetensors or .pth file")
     try:
         if path.suffix == ".safetensors":
-            return load_file(path)
+            return read_tensors(path, None, sealed=False).tensors
+        check_regular(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UserError(
             f"{path} is refused: it is not a tensor-only file, and reading anything else could run code "
             "from it; save the weights alone (a state_dict), best as .safetensors"
         ) from error
-    except (SafetensorError, RuntimeError, EOFError, ValueError, LookupError, OSError) as error:
+    except UserError:
+        raise
+    except (RuntimeError, EOFError, ValueError, LookupError, OSError) as error:
         reason = " ".join(str(error).split())[:150]
         raise UserError(f"{path} cannot be read as weights ({reason}): is the file complete?") from error
     for key in _WRAPPERS:

@@ -196,12 +196,12 @@ def config_of(options: TrainConfig) -> TrainConfig:
 
 
 def _resume(folder: Path, quiet: bool) -> None:
-    from magnet.training.folder import checkpoints, read_progress
+    from magnet.training.checkpoint import FOLDER, last_progress
     from magnet.training.train import train
 
     config = dataclasses.replace(read_config(folder), quiet=quiet)
-    found = checkpoints(folder / "checkpoint")
-    if found and read_progress(found[-1])["finished"]:
+    found = last_progress(folder / FOLDER)
+    if found and found["finished"]:
         raise UserError(f"{folder} is finished: nothing to go on with")
     _finish(train(config, resume=True), config)
 
@@ -224,9 +224,9 @@ def check_used(config: TrainConfig, default: TrainConfig) -> None:
 def _finish(folder: Path, config: TrainConfig) -> None:
     if int(os.environ.get("RANK", "0")) != 0:
         return
-    from magnet.training.folder import find_checkpoint, read_progress
+    from magnet.training.checkpoint import FOLDER, last_progress
 
-    seconds: dict[str, float] = read_progress(find_checkpoint(folder / "checkpoint", "last"))["seconds"]
+    seconds = (last_progress(folder / FOLDER) or {}).get("seconds", {})
     total = sum(seconds.values()) or 1.0
     shares = ", ".join(f"{what} {spent / total:.0%}" for what, spent in seconds.items())
     done = read_config(folder)

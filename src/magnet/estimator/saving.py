@@ -1,22 +1,51 @@
-"""An estimator as one safetensors file: arrays as tensors, all else as JSON in its metadata."""
+"""An estimator as one safetensors file: arrays as tensors, all else as JSON beside them.
+
+What is read is checked against `ARRAYS` and `VALUES`, and nothing else is ever set.
+"""
 
 import json
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypedDict, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 from sklearn.base import BaseEstimator
 
 from magnet.errors import UserError
-from magnet.files import replacing
+from magnet.schema import Bounds, Count, Positive, checked
+from magnet.tensors import check_layout, read_tensors, write_tensors
 
-FORMAT = "magnet-estimator/1"
+FORMAT = "magnet-estimator/2"
 LABELS = ("classes_", "centre_labels_", "feature_names_in_")  # kept as JSON, with their type
+# The fitted attributes of both estimators. C classes, J clusters, k dimensions of representations, d features.
+ARRAYS = {
+    "centres_": "float J k", "centre_counts_": "int J", "centre_shifts_": "float J k", "class_weight_": "float C",
+    "mean_": "?float d", "components_": "?float k d",
+}  # fmt: skip
+VALUES: dict[str, Any] = {
+    "variance_": Annotated[float, Bounds(0)], "scaling_": Positive, "novelty_threshold_": Annotated[float, Bounds(0)],
+    "n_clusters_": Annotated[int, Bounds(1, 2**31)], "n_features_in_": Annotated[int, Bounds(1, 2**31)],
+    "power_": Positive, "shrinkage_": Annotated[float, Bounds(0, 1)], "standardize_": bool,
+    "training_scaling_": Positive, "pull_": Positive | None, "n_iter_": Count, "loss_curve_": list[float],
+    "validation_loss_curve_": list[float],
+}  # fmt: skip
+MOST_LETTERS = 2**26  # of all labels together
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
+
+
+class _About(TypedDict):
+    kind: str
+    params: dict[str, Any]
+    values: dict[str, Any]
+
+
+class _Labels(TypedDict):
+    dtype: str
+    items: list[str | int | float | bool | None]
 
 
 def save(estimator: BaseEstimator, path: str | os.PathLike[str]) -> None:
@@ -31,41 +60,59 @@ def save(estimator: BaseEstimator, path: str | os.PathLike[str]) -> None:
             continue
         if name in LABELS:
             values[name] = _labels_to_json(value)
-        elif isinstance(value, np.ndarray):
+        elif name in ARRAYS:
             arrays[name] = np.ascontiguousarray(value)
-        else:
+        elif name in VALUES:
             values[name] = _plain(value, name)
+        else:
+            raise UserError(f"{name} cannot be saved: it is not an attribute that `fit` sets")
     params = {name: _param_to_json(value, name) for name, value in estimator.get_params(deep=False).items()}
     about = {"kind": type(estimator).__name__, "params": params, "values": values}
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as draft:
-        save_file(arrays, draft, metadata={"format": FORMAT, "estimator": json.dumps(about)})
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    write_tensors(path, tensors, {"format": FORMAT, "estimator": json.dumps(about)})
 
 
 def load_estimator(kind: type[Estimator], path: str | os.PathLike[str]) -> Estimator:
     """Read an estimator of this kind."""
     if not Path(path).is_file():
         raise UserError(f"no estimator at {path}: expected a file written by {kind.__name__}.save")
+    tensors, metadata, _ = read_tensors(path, None, form=FORMAT, what="an estimator")
     try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise UserError(f"{path} is not an estimator: its format is {metadata.get('format')!r}, not {FORMAT!r}")
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+        about: _About = checked(json.loads(metadata.get("estimator", "")), _About, str(path))
+    except (json.JSONDecodeError, RecursionError) as error:
         raise UserError(f"{path} cannot be read as an estimator ({error}): it may be cut short") from error
-    about = json.loads(metadata["estimator"])
     if about["kind"] != kind.__name__:
         raise UserError(f"{path} holds a {about['kind']}, not a {kind.__name__}: load it with {about['kind']}.load")
+    params = {name: _param_from_json(value, f"{path}: {name}") for name, value in about["params"].items()}
     try:
-        estimator: Estimator = kind(**{name: _param_from_json(value) for name, value in about["params"].items()})
-    except TypeError as error:
+        estimator: Estimator = kind(**params)
+        estimator._check_parameters()
+    except (TypeError, ValueError) as error:
         raise UserError(f"{path} was written by another version of magnet ({error})") from error
-    for name, value in about["values"].items():
-        setattr(estimator, name, _labels_from_json(value) if name in LABELS else value)
-    for name, array in arrays.items():
-        setattr(estimator, name, array)
+    for name, value in (_fitted(about["values"], tensors, str(path))).items():
+        setattr(estimator, name, value)
     return estimator
+
+
+def _fitted(values: Mapping[str, Any], tensors: dict[str, Any], where: str) -> dict[str, Any]:
+    """The fitted attributes, all of which are known and fit each other."""
+    unknown = sorted(values.keys() - VALUES.keys() - set(LABELS))
+    if unknown:
+        raise UserError(f"{where} has {unknown[0]!r}, which is not known here")
+    found = {name: checked(value, VALUES[name], f"{where}: {name}") for name, value in values.items() if name in VALUES}
+    labels = {name: _labels_from_json(values[name], f"{where}: {name}") for name in LABELS if name in values}
+    absent = sorted({"classes_", "centre_labels_"} - labels.keys() | {"variance_", "n_features_in_"} - found.keys())
+    if absent:
+        raise UserError(f"{where} lacks {absent[0]!r}")
+    sizes = {"C": len(labels["classes_"]), "J": len(labels["centre_labels_"])}
+    sizes["d" if "mean_" in tensors else "k"] = found["n_features_in_"]
+    check_layout(tensors, ARRAYS, where, sizes)
+    if not set(labels["centre_labels_"].tolist()) <= set(labels["classes_"].tolist()):
+        raise UserError(f"{where}: a cluster has a label that is not among the classes")
+    if int(tensors["centre_counts_"].min()) < 1 or float(tensors["class_weight_"].min()) < 0:
+        raise UserError(f"{where}: a cluster has no members, or a class a negative weight")
+    return found | labels | {name: tensor.numpy().copy() for name, tensor in tensors.items()}
 
 
 def _labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
@@ -73,10 +120,21 @@ def _labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
     return {"dtype": kind, "items": [_plain(label, "a label") for label in labels.tolist()]}
 
 
-def _labels_from_json(value: dict[str, Any]) -> NDArray[Any]:
-    labels = np.empty(len(value["items"]), dtype=object)
-    labels[:] = value["items"]
-    return labels if value["dtype"] == "object" else labels.astype(value["dtype"])
+def _labels_from_json(value: Any, where: str) -> NDArray[Any]:
+    given: _Labels = checked(value, _Labels, where)
+    items, dtype = given["items"], given["dtype"]
+    labels = np.empty(len(items), dtype=object)
+    labels[:] = items
+    if dtype == "object":
+        return labels
+    if not re.fullmatch(r"[<>|=]?([biuf]\d{1,2}|U\d{1,7})", dtype):
+        raise UserError(f"{where} are of type {dtype[:20]!r}, expected numbers or text")
+    try:
+        if len(items) * np.dtype(dtype).itemsize > MOST_LETTERS:
+            raise UserError(f"{where} are of type {dtype}: too large for {len(items)} labels")
+        return labels.astype(dtype)
+    except (TypeError, OverflowError) as error:
+        raise UserError(f"{where} are not of type {dtype} ({error})") from error
 
 
 def _param_to_json(value: Any, name: str) -> Any:
@@ -85,8 +143,11 @@ def _param_to_json(value: Any, name: str) -> Any:
     return None if isinstance(value, np.random.RandomState | np.random.Generator) else _plain(value, name)
 
 
-def _param_from_json(value: Any) -> Any:
-    return {key: item for key, item in value["pairs"]} if isinstance(value, dict) else value
+def _param_from_json(value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        return checked(value, str | int | float | bool | None, where)
+    plain = str | int | float | bool | None
+    return dict(checked(value, dict[str, list[tuple[plain, plain]]], where).get("pairs", []))
 
 
 def _plain(value: Any, name: str) -> Any:

@@ -18,8 +18,9 @@ from magnet.experiments.outcome import DIVERGED
 from magnet.files import file_digest, lock, replacing
 from magnet.runs.calibrate import class_scores, refitted
 from magnet.runs.run import Run
+from magnet.training.checkpoint import FOLDER, LEARNER, checkpoints, last_progress, open_checkpoint
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
-from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress, read_start
+from magnet.training.folder import read_journal, read_start
 from magnet.training.search import FREE
 from magnet.training.train import train
 from magnet.training.workbench import absolute, complete
@@ -41,8 +42,7 @@ def key_of(config: TrainConfig, data: Dataset) -> str:
     if config.weights and config.weights.is_file():  # a missing one is said when it is loaded
         settings["weights"] = file_digest(config.weights)
     if config.warm_start:
-        checkpoint = find_checkpoint(config.warm_start / "checkpoint", "last")
-        settings["warm_start"] = file_digest(checkpoint / "learner.safetensors")
+        settings["warm_start"] = open_checkpoint(config.warm_start / FOLDER, "last", ()).manifest.files[LEARNER]
     known = [REVISION, settings, data.digest.to_dict()]
     digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
     method = "".join(c if c.isalnum() else "-" for c in config.method).strip("-")
@@ -118,7 +118,7 @@ def _train(config: TrainConfig, data: Dataset, run: Path) -> None:
     if is_finished(run):
         return
     started = (run / CONFIG).is_file()
-    if started and not checkpoints(run / "checkpoint"):  # stopped before there was anything to go on from
+    if started and not checkpoints(run / FOLDER):  # stopped before there was anything to go on from
         shutil.rmtree(run)
         started = False
     if started:  # with what it chose from its data
@@ -128,7 +128,7 @@ def _train(config: TrainConfig, data: Dataset, run: Path) -> None:
 
 def _drop_weights(run: Path, result: str) -> None:
     (run / JUDGED).write_text(result, encoding="utf-8")
-    shutil.rmtree(run / "checkpoint", ignore_errors=True)
+    shutil.rmtree(run / FOLDER, ignore_errors=True)
 
 
 def has_diverged(run: Path) -> bool:
@@ -138,8 +138,8 @@ def has_diverged(run: Path) -> bool:
 
 def is_finished(run: Path) -> bool:
     """Whether a run was trained to its end and can be opened."""
-    found = checkpoints(run / "checkpoint") if (run / CONFIG).is_file() else []
-    return bool(found) and bool(read_progress(found[-1])["finished"])
+    found = last_progress(run / FOLDER) if (run / CONFIG).is_file() else None
+    return found is not None and found["finished"]
 
 
 def of_test_part(run: Run) -> Tensor:

@@ -4,30 +4,31 @@ Nothing that is read is executed.
 """
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import magnet
-from magnet.backbones import build
+from magnet.backbones import Backbone, build
 from magnet.errors import UserError
 from magnet.export.description import Description, NetworkPart, ViewsPart, VotesPart, preprocessing
 from magnet.export.model import Model
-from magnet.files import read_json, replacing_folder
-from magnet.index import ClusterIndex
+from magnet.files import file_digest, read_json, read_record, replacing_folder, write_record
+from magnet.index import LAYOUT, ClusterIndex
 from magnet.runs.evaluate import evaluate, plain_errors
 from magnet.runs.folders import BUNDLE, check_bundle, check_model
 from magnet.runs.run import Run
+from magnet.schema import checked
+from magnet.tensors import check_layout, read_tensors, write_tensors
 from magnet.training.batches import Report
 
 NAMES = "names.json"
 NETWORK, CLUSTERS, REFERENCES = "network.safetensors", "clusters.safetensors", "references.safetensors"
-FORMAT = "magnet-bundle/3"
+FORMAT = "magnet-bundle/4"
 FEW = 50_000  # references that are taken along unless they are declined
 
 
@@ -145,12 +146,15 @@ def export_bundle(
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with replacing_folder(folder) as draft:
-            _save(draft / NETWORK, model.network.state_dict())
-            _save(draft / CLUSTERS, model.index.tensors() | {"shifts": model.shifts})
+            files = {
+                NETWORK: write_tensors(draft / NETWORK, model.network.state_dict()),
+                CLUSTERS: write_tensors(draft / CLUSTERS, model.index.tensors() | {"shifts": model.shifts}),
+            }
             if references is not None:
-                _save(draft / REFERENCES, {"representations": references})
-                _write_json(draft / NAMES, model.names)
-            _write_json(draft / BUNDLE, about)
+                files[REFERENCES] = write_tensors(draft / REFERENCES, {"representations": references})
+                (draft / NAMES).write_text(json.dumps(model.names, indent=1), encoding="utf-8")
+                files[NAMES] = file_digest(draft / NAMES)
+            write_record(draft / BUNDLE, about | {"files": files})  # last: it names the checksums of the others
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error}") from error
     return folder
@@ -158,25 +162,20 @@ def export_bundle(
 
 def read_bundle(folder: Path, device: torch.device) -> Model:
     """The model in a folder written by `export_bundle`."""
-    about = _read_json(folder / BUNDLE)
-    if not isinstance(about, dict):
-        raise UserError(f"{folder / BUNDLE} does not hold a description but {type(about).__name__}")
-    if about.get("format") != FORMAT:
-        raise UserError(f"{folder} is of format {about.get('format')!r}, not {FORMAT!r}: export it anew")
+    about = _read_about(folder)
     try:
         description = Description.from_dict(about)
-        part = description.network
-        network = build(
-            part.backbone, example_shape=part.shape, dim=part.dim or None, hidden=part.hidden or None,
-            power=part.power or None,
-        )  # fmt: skip
-        network.load_state_dict(_load(folder / NETWORK))
-        c = _load(folder / CLUSTERS)
-        index = ClusterIndex(c["centres"], c["centre_labels"], c["assignments"], c["variance"])
+        files = checked(about.get("files"), dict[str, str], "files")
+        tensors = {name: _load(folder, name, files) for name in (NETWORK, CLUSTERS)}
+        sizes = check_layout(tensors[CLUSTERS], {**LAYOUT, "shifts": "float J d"}, CLUSTERS)
+        network = _network(description, tensors[NETWORK])
+        index = ClusterIndex.of_tensors(tensors[CLUSTERS])
         references, names = None, []
-        if (folder / REFERENCES).is_file():
-            references, names = _load(folder / REFERENCES)["representations"], _read_json(folder / NAMES)
-        model = Model(description, network.to(device), index, references, names, c["shifts"])
+        if REFERENCES in files:
+            found = _load(folder, REFERENCES, files)
+            check_layout(found, {"representations": "float N d"}, REFERENCES, sizes)
+            references, names = found["representations"], _names(folder, files)
+        model = Model(description, network.to(device), index, references, names, tensors[CLUSTERS]["shifts"])
         _check(model)
     except UserError as error:
         raise UserError(f"the bundle {folder} cannot be used: {error}") from error
@@ -186,16 +185,38 @@ def read_bundle(folder: Path, device: torch.device) -> Model:
     return model
 
 
+def _read_about(folder: Path) -> dict[str, Any]:
+    """What stands in the description of a bundle."""
+    path = folder / BUNDLE
+    try:
+        about: dict[str, Any] = read_json(path, dict[str, Any])
+        if about.get("format") != FORMAT:
+            raise UserError(f"{folder} is of format {str(about.get('format'))[:60]!r}, not {FORMAT!r}: export it anew")
+        found: dict[str, Any] = read_record(path, dict[str, Any])
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error})") from error
+    return found
+
+
+def _network(description: Description, tensors: dict[str, Tensor]) -> Backbone:
+    """The network of a bundle, with its weights; nothing larger than the file is made."""
+    part = description.network
+    if description.kind == "vectors":
+        rows = part.hidden if part.backbone == "mlp" and part.hidden else part.dim or 1
+        room = max((math.prod(t.shape) for t in tensors.values()), default=0)
+        if max(part.shape[0], rows) > room or (part.dim and part.shape[0] * rows > room):
+            raise UserError(f"{NETWORK} is too small for a network of {part.shape[0]} inputs, {part.dim} dimensions")
+    network = build(
+        part.backbone, example_shape=part.shape, dim=part.dim or None, hidden=part.hidden or None,
+        power=part.power or None,
+    )  # fmt: skip
+    check_layout(tensors, network.state_dict(), NETWORK)
+    network.load_state_dict(tensors)
+    return network
+
+
 def _few(model: Model) -> bool:
     return model.references is not None and len(model.references) <= FEW
-
-
-def _save(path: Path, tensors: dict[str, Tensor]) -> None:
-    save_file({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}, path)
-
-
-def _write_json(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def _check(model: Model) -> None:
@@ -214,17 +235,22 @@ def _check(model: Model) -> None:
             )
 
 
-def _load(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise UserError(f"{path.name} is missing")
+def _load(folder: Path, name: str, files: dict[str, str]) -> dict[str, Tensor]:
+    """The tensors of a file that the description names, which must be the one that was written with it."""
     try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path.name} cannot be read ({error}): it is broken or cut short") from error
+        found = read_tensors(folder / name, None)
+    except FileNotFoundError as error:
+        raise UserError(f"{name} is missing") from error
+    if found.digest != files.get(name):
+        raise UserError(f"{name} is not the file that {BUNDLE} names")
+    return found.tensors
 
 
-def _read_json(path: Path) -> Any:
+def _names(folder: Path, files: dict[str, str]) -> list[str]:
     try:
-        return read_json(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error})") from error
+        if file_digest(folder / NAMES) != files.get(NAMES):
+            raise UserError(f"{NAMES} is damaged: it does not have the checksum that {BUNDLE} names")
+        names: list[str] = read_json(folder / NAMES, list[str])
+        return names
+    except FileNotFoundError as error:
+        raise UserError(f"{NAMES} is missing") from error

@@ -1,12 +1,17 @@
 """All of a model that is not a tensor."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any, Literal
 
+from magnet.backbones import check_backbone
 from magnet.data import Augmentation
 from magnet.data.images import room
 from magnet.errors import UserError
+from magnet.schema import Bounds, Positive, checked
+
+Width = Annotated[int, Bounds(0, 2**16, "of a layer")]
+Side = Annotated[int, Bounds(1, 2**14, "pixels")]
 
 
 @dataclass(frozen=True)
@@ -14,35 +19,35 @@ class NetworkPart:
     """What the network is, for `magnet.backbones.build`."""
 
     backbone: str
-    shape: tuple[int, ...]  # of one input: (d,), or (3, size, size)
-    dim: int  # 0: the backbone's own
-    hidden: int  # of an mlp; 0: its own
+    shape: tuple[Annotated[int, Bounds(1, 2**24)], ...]  # of one input: (d,), or (3, size, size)
+    dim: Width  # 0: the backbone's own
+    hidden: Width  # of an mlp; 0: its own
     normalised: bool  # whether representations are brought to length one
-    power: float = 0.0  # of the features before a whitened last layer; 0: the last layer is an ordinary one
+    power: Annotated[float, Bounds(0, 100)] = 0.0  # of the features before a whitened last layer; 0: an ordinary one
 
 
 @dataclass(frozen=True)
 class ViewsPart:
     """How images are looked at; nothing of it concerns vectors."""
 
-    size: int  # side of a view
-    rescale: float
+    size: Side  # of a view
+    rescale: Annotated[float, Bounds(0, 100)]
     flip: bool
-    draws: int  # test views whose representations are averaged; 1: the plain view alone
-    seed: int  # that draws them
+    draws: Annotated[int, Bounds(1, 10_000)]  # test views whose representations are averaged; 1: the plain view alone
+    seed: Annotated[int, Bounds(0, 2**63 - 1)]  # that draws them
 
 
 @dataclass(frozen=True)
 class VotesPart:
     """How clusters vote."""
 
-    variance: float  # sigma^2
-    scaling: float
-    neighbours: int  # L
-    temperature: float
-    novelty_threshold: float | None  # in sigma; None: nothing is refused
+    variance: Positive  # sigma^2
+    scaling: Positive
+    neighbours: Annotated[int, Bounds(1, 2**31)]  # L
+    temperature: Annotated[float, Bounds(1e-3, 1e3)]
+    novelty_threshold: Annotated[float, Bounds(0)] | None  # in sigma; None: nothing is refused
     calibrated_on: str  # which examples the last two come from
-    clusters_per_class: int  # K, for classes to come
+    clusters_per_class: Annotated[int, Bounds(1, 2**31)]  # K, for classes to come
     weighted: bool = False  # whether clusters vote with the weight of their members
 
 
@@ -67,24 +72,16 @@ class Description:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Description":
-        """The inverse of `to_dict`."""
-        try:
-            network = dict(values["network"])
-            network["shape"] = tuple(int(side) for side in network["shape"])
-            classes = values["classes"]
-            if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
-                raise TypeError("classes are not a list of names")
-            return cls(
-                method=str(values["method"]),
-                classes=tuple(classes),
-                network=NetworkPart(**network),
-                views=ViewsPart(**values["views"]),
-                votes=VotesPart(**values["votes"]),
-            )
-        except KeyError as error:
-            raise UserError(f"the description of the model lacks {error}") from error
-        except (TypeError, ValueError) as error:
-            raise UserError(f"the description of the model cannot be understood ({error})") from error
+        """The inverse of `to_dict`; what else stands in ``values`` is left alone."""
+        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        found: Description = checked(known, cls, "the description of the model")
+        # A name that timm would take weights from the network for is no description of a model that is here.
+        check_backbone(found.network.backbone)
+        if not all(c.isalnum() or c in "/._-" for c in found.network.backbone):
+            raise UserError(f"there is no backbone {found.network.backbone[:60]!r} that a model could be made of")
+        if not 1 <= len(found.network.shape) <= 3 or not found.classes:
+            raise UserError(f"the description of the model has shape {found.network.shape}, classes {found.classes}")
+        return found
 
 
 def preprocessing(description: Description, mean: tuple[float, ...], std: tuple[float, ...]) -> dict[str, Any]:

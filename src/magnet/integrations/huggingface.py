@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
 from magnet.backbones.timm import import_torchvision
-from magnet.files import replacing
 from magnet.index import ClusterIndex
 from magnet.integrations.neighbourhoods import Indexed, Neighbourhoods
 from magnet.objective import MagnetLoss, MagnetOutput, magnet_objective
+from magnet.tensors import read_tensors, write_tensors
 
 with suppress(ImportError):
     import_torchvision()  # transformers imports it where it is installed, which would fail beside a CPU build of torch
@@ -113,7 +112,7 @@ class MagnetTrainer(Trainer):
         """Train; a checkpoint brings index and sampler back with it."""
         folder = get_last_checkpoint(self.args.output_dir) if resume_from_checkpoint is True else resume_from_checkpoint
         if folder:
-            state = load_file(Path(folder) / FILE)
+            state = read_tensors(Path(folder) / FILE, None).tensors
             self.objective.load_state_dict({name: state.pop(f"objective.{name}") for name in ("average", "weight")})
             self.neighbourhoods.load_state_dict(state)
             if 0 < int(state["sampler.in_pass"]) < len(self.neighbourhoods.sampler):
@@ -147,5 +146,4 @@ class _Refresh(TrainerCallback):
             objective = {f"objective.{k}": v for k, v in self.trainer.objective.state_dict().items()}
             tensors = {**self.trainer.neighbourhoods.state_dict(), **objective}
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            with replacing(folder / FILE) as draft:
-                save_file({name: tensor.cpu().contiguous().clone() for name, tensor in tensors.items()}, draft)
+            write_tensors(folder / FILE, tensors)

@@ -5,20 +5,21 @@ training examples, a fifth at a time, by clusters fitted to the other four fifth
 numbers are then on the confident side.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from magnet.classify import SoftNeighbours, novelty
+from magnet.errors import UserError
 from magnet.evaluation.calibration import FOLDS, MANY, choose_temperature
-from magnet.files import read_json, replacing
+from magnet.files import inside, read_record, write_record
 from magnet.index import ClusterIndex
+from magnet.schema import Bounds, Count, Positive
 from magnet.training.config import TrainConfig
 from magnet.votes import PULL, Examples, Folds, Votes, choose_knc, choose_knn, hold_out, stratified_folds
 
@@ -34,12 +35,22 @@ Scores = dict[str, tuple[Tensor, Tensor]]
 class Calibration:
     """Numbers for the use of a run."""
 
-    temperatures: dict[str, float]  # of each classifier: knc, knn, head; 1 where a fitted one does not help
+    temperatures: dict[str, Positive]  # of each classifier: knc, knn, head; 1 where a fitted one does not help
     log_loss: dict[str, float]  # of each classifier on the held-out examples, as it is
     log_loss_tempered: dict[str, float]  # with a temperature fitted to other held-out examples
-    novelty_threshold: float | None  # distance to the nearest centre, in sigma; None: unknown, nothing is refused
+    novelty_threshold: (
+        Annotated[float, Bounds(0)] | None
+    )  # distance to the nearest centre, in sigma; None: unknown, nothing is refused
     held_out: Literal["validation", "train"]
-    examples: int  # held out; 0, and temperatures of 1, where every class has one example only
+    examples: Count  # held out; 0, and temperatures of 1, where every class has one example only
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """As it is written in the cache of a run."""
+
+    key: str  # of all that it depends on
+    calibration: Calibration
 
 
 class _Held(NamedTuple):
@@ -134,14 +145,16 @@ def class_scores(run: "Run", queries: Tensor, knc: SoftNeighbours, knn: SoftNeig
 
 def calibrate(run: "Run", file: Path, key: str) -> Calibration:
     """The numbers of a run, from ``file`` if they were written there under the same key."""
-    with suppress(OSError, ValueError, TypeError):
-        known = read_json(file)
-        if known.pop("key", None) == key:
-            return Calibration(**known)
+    with suppress(OSError, UserError):  # none yet, or a damaged one: it is measured again
+        known: _Kept = read_record(file, _Kept)
+        if known.key == key:
+            return known.calibration
+    seen = run.open_data()  # without a validation part the numbers would be others
     found = _measure(run)
-    if run.opened:  # else a validation part may be out of sight
-        with suppress(OSError), replacing(file) as draft:
-            draft.write_text(json.dumps({"key": key, **asdict(found)}, indent=1), encoding="utf-8")
+    if seen:
+        with suppress(OSError):
+            inside(run.folder, file.parent.name)
+            write_record(file, asdict(_Kept(key, found)))
     return found
 
 

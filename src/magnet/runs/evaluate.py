@@ -1,11 +1,10 @@
 """evaluate: everything that is measured of a run on labelled data."""
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
@@ -16,14 +15,23 @@ from magnet.errors import UserError
 from magnet.evaluation.calibration import calibration_error, temper
 from magnet.evaluation.errors import retrieval, top_errors, worst_classes
 from magnet.evaluation.verification import verification
-from magnet.files import read_json, replacing
+from magnet.files import inside, read_record, write_record
 from magnet.runs.calibrate import Scores, class_scores, refitted
 from magnet.runs.run import Run
-from magnet.training.folder import describe_checkpoint, merge_again, restore_parts
+from magnet.schema import Bounds
+from magnet.training.folder import merge_again, restore_parts
 from magnet.training.workbench import absolute
 
 WORST = 10  # classes with the most errors that are listed
 FORMAT = 3  # of what is kept in a run: raised when the same run and data are given other numbers
+
+
+class Kept(TypedDict):
+    """A result in the cache of a run."""
+
+    key: str  # of all that it depends on
+    result: dict[str, Any]
+    seconds: Annotated[float, Bounds(0)]  # that measuring it took
 
 
 class Matched(NamedTuple):
@@ -63,7 +71,7 @@ def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test") ->
     else:
         chosen = open_like(run, data) if isinstance(data, str) else run.data if data is None else data
         found = _measure(run, chosen, part)
-    return found | {"run": str(run.folder), "step": run.step, "checkpoint": describe_checkpoint(run.checkpoint)}
+    return found | {"run": str(run.folder), "step": run.step, "checkpoint": run.checkpoint.description}
 
 
 def plain_errors(run: Run) -> dict[str, Any]:
@@ -79,7 +87,8 @@ def plain_errors(run: Run) -> dict[str, Any]:
 
 def seconds_of_evaluation(run: Run) -> float:
     """How long evaluating the run's own test part took, whenever that was; 0 if it is not known."""
-    return float((_read(run, _name(run)) or {}).get("seconds", 0.0))
+    known = _read(run, _name(run))
+    return known["seconds"] if known else 0.0
 
 
 def match(run: Run, data: Dataset, part: str) -> Matched:
@@ -212,17 +221,18 @@ def _kept(run: Run, name: str, measure: Callable[[], dict[str, Any]]) -> dict[st
     start, result = time.perf_counter(), measure()
     path, mark = run.place_of(name)
     content = {"key": f"{FORMAT}/{mark}", "result": result, "seconds": time.perf_counter() - start}
-    with suppress(OSError), replacing(path) as draft:  # a run on a read-only or full disk can be used all the same
-        draft.write_text(json.dumps(content), encoding="utf-8")
+    with suppress(OSError):  # a run on a read-only or full disk can be used all the same
+        inside(run.folder, path.parent.name)
+        write_record(path, content)
     return result
 
 
-def _read(run: Run, name: str) -> dict[str, Any] | None:
+def _read(run: Run, name: str) -> Kept | None:
     path, mark = run.place_of(name)
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        known = read_json(path)
+    with suppress(OSError, UserError):  # none yet, or a damaged one: it is measured again
+        known: Kept = read_record(path, Kept)
         if known["key"] == f"{FORMAT}/{mark}":
-            return dict(known)
+            return known
     return None
 
 

@@ -7,40 +7,45 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, TypedDict
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from magnet.classify import NearestClusters, SoftNeighbours
 from magnet.data import Dataset
 from magnet.errors import UserError
-from magnet.files import file_digest, replacing
-from magnet.index import ClusterIndex
-from magnet.neighbours import check_ids, check_representations
+from magnet.files import inside
+from magnet.index import LAYOUT, ClusterIndex
 from magnet.runs.calibrate import Calibration, calibrate, choose_votes
 from magnet.runs.folders import check_run
+from magnet.schema import Count, checked
+from magnet.tensors import read_tensors, write_tensors
 from magnet.training.batches import PASS_BATCH, Report, decoding_workers
-from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
+from magnet.training.checkpoint import FOLDER, LEARNER, Checkpoint, open_checkpoint
+from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, read_config
 from magnet.training.features import trunk_features
-from magnet.training.folder import (
-    change_note,
-    find_checkpoint,
-    load_learner,
-    merge_again,
-    merging_note,
-    read_progress,
-    restore_parts,
-)
+from magnet.training.folder import change_note, merge_again, merging_note, restore_parts
 from magnet.training.refresh import embed
 from magnet.training.views import Views
 from magnet.training.workbench import make_learner, open_for
 from magnet.votes import Votes
 
-_FORMAT = "magnet-memory/3"  # in the file: read by its exact name
-_NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "tensorboard")
+_FORMAT = "magnet-memory/4"  # in the file: read by its exact name
+_LAYOUT = {f"index.{name}": form for name, form in LAYOUT.items()} | {
+    "representations": "float N d", "labels": "int N", "voting": "float J d", "about": "byte bytes",
+}  # fmt: skip
+
+
+class _About(TypedDict):
+    """What stands beside the tensors of cached embeddings."""
+
+    names: list[str]
+    classes: list[str]
+    kind: Literal["vectors", "images"]
+    shape: tuple[Count, ...]
+    digest: str
+    votes: dict[str, Votes]
 
 
 @dataclass(frozen=True)
@@ -84,34 +89,24 @@ class CachedEmbeddings:
         text = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
         tensors = {"representations": self.representations, "labels": self.labels, "about": text, "voting": self.voting}
         tensors |= {f"index.{name}": tensor for name, tensor in self.index.tensors().items()}
-        path.parent.mkdir(exist_ok=True)
-        with replacing(path) as draft:
-            save_file({k: v.contiguous() for k, v in tensors.items()}, draft, {"format": _FORMAT, "key": key})
+        write_tensors(path, tensors, {"format": _FORMAT, "key": key})
 
     @classmethod
     def load(cls, path: Path, key: str) -> Self | None:
         """What `save` wrote under the same key; None where there is no such file, or it is stale or broken."""
         try:
-            with safe_open(path, framework="pt") as file:
-                if file.metadata() != {"format": _FORMAT, "key": key}:
-                    return None
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            about = json.loads(bytes(tensors.pop("about").numpy()))
+            tensors, about, _ = read_tensors(path, _LAYOUT)
+            if about != {"format": _FORMAT, "key": key}:
+                return None
+            text: _About = checked(json.loads(bytes(tensors.pop("about").numpy())), _About, str(path))
             representations, labels = tensors.pop("representations"), tensors.pop("labels")
             voting = tensors.pop("voting")
-            index = ClusterIndex(**{name.removeprefix("index."): tensor for name, tensor in tensors.items()})
-            check_representations(representations)
-            check_ids(labels, len(representations), "labels")
-            check_ids(index.assignments, len(representations), "assignments")
-            check_representations(voting)
-            if voting.shape != index.centres.shape:
+            index = ClusterIndex.of_tensors({name.removeprefix("index."): t for name, t in tensors.items()})
+            known = int(labels.min()) >= 0 and int(labels.max()) < len(text["classes"])
+            if not known or len(text["names"]) != len(labels) or text["votes"].keys() not in (set(), {"knc", "knn"}):
                 return None
-            about["votes"] = {name: Votes(**votes) for name, votes in about["votes"].items()}
-            if len(about["names"]) != len(labels) or int(labels.max()) >= len(about["classes"]):
-                return None
-            about["shape"] = tuple(about["shape"])
-            return cls(representations, labels, index, voting=voting, **about)
-        except (OSError, SafetensorError, ValueError, TypeError, KeyError, AttributeError):
+            return cls(representations, labels, index, voting=voting, **text)
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
 
 
@@ -153,8 +148,9 @@ class Run:
         self.config = read_config(folder)
         if test_draws:
             self.config = replace(self.config, test_draws=test_draws)
-        self.checkpoint = find_checkpoint(folder / "checkpoint", which)
-        self.step = int(read_progress(self.checkpoint)["step"])
+        self.checkpoint = open_checkpoint(folder / FOLDER, which)
+        self.step = self.checkpoint.step
+        self._edited = settings_note(self.folder, self.config, self.checkpoint)
         self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         self._key = cache_key(self.checkpoint, self.config)
         self._cached = CachedEmbeddings.load(self._cache_file, self._key)
@@ -166,7 +162,7 @@ class Run:
         self.classes, self.kind, self.shape = known.classes, known.kind, known.shape
         self.labels = known.labels if data is None else data.labels[data.indices("train")]
         self.learner = make_learner(self.config, self.kind, self.shape, self.labels, len(self.classes), fresh=False)
-        load_learner(self.checkpoint, self.learner)
+        self.checkpoint.load_learner(self.learner)
         self.learner.to(self.device).eval()
         self.views = Views.of(self.config, self.learner.network)
         self._parts: dict[tuple[str, bool], Tensor] = {}
@@ -192,7 +188,17 @@ class Run:
     def notes(self) -> list[str]:
         """What must be known of the run's data: that classes were merged, that it has changed since the run began."""
         changed = change_note(self.folder, self.data) if self.opened else ""
-        return [note for note in (merging_note(self.folder), changed) if note]
+        found = [*self.checkpoint.notes, self._edited, merging_note(self.folder), changed]
+        return [note for note in found if note]
+
+    def open_data(self) -> bool:
+        """Open the data that the run was trained on, if it was left closed; False if it is out of reach, or other."""
+        if self._data is None:
+            with suppress(UserError, OSError):
+                data = self._open()
+                if self.embeddings.fits(data):
+                    self._data = data
+        return self.opened
 
     def embed(self, rows: Tensor, data: Dataset | None = None, *, test: bool = False) -> Tensor:
         """Representations (n, d) of examples of the run's own or other data, on the CPU."""
@@ -233,8 +239,9 @@ class Run:
             voting = rule.refined(representations, self.labels, pull=votes["knc"].pull).references
         found = CachedEmbeddings.of(self.data, self.train, representations, index, votes, voting)
         with suppress(OSError):  # a run on a read-only or full disk can be used all the same
+            inside(self.folder, self._cache_file.parent.name)
             found.save(self._cache_file, self._key)
-            drop_stale(self._cache_file.parent, self.checkpoint.parent)
+            drop_stale(self._cache_file.parent, self.checkpoint.path.parent)
         return found
 
     @property
@@ -280,7 +287,7 @@ class Run:
 
     @property
     def _cache_file(self) -> Path:
-        return self.folder / "cache" / f"{self.checkpoint.name}.safetensors"
+        return self.folder / "cache" / f"{self.checkpoint.path.name}.safetensors"
 
     def _open(self) -> Dataset:
         try:
@@ -295,10 +302,18 @@ class Run:
             ) from error
 
 
-def cache_key(checkpoint: Path, config: TrainConfig) -> str:
+def settings_note(folder: Path, config: TrainConfig, checkpoint: Checkpoint) -> str:
+    """A line on what is written otherwise in the configuration of a run than in its checkpoint; "" if nothing is."""
+    then, now = checkpoint.manifest.settings, config.to_dict()
+    other = [name for name in then if name != "data" and then[name] != now.get(name)]
+    words = ", ".join(f"{name} {now.get(name)} (then {then[name]})" for name in other)
+    return f"{folder / CONFIG} has changed since its checkpoint was written: {words}" if words else ""
+
+
+def cache_key(checkpoint: Checkpoint, config: TrainConfig) -> str:
     """A fingerprint of all that the representations and clusters depend on, apart from the data."""
-    settings = {name: value for name, value in config.to_dict().items() if name not in _NO_MATTER}
-    known = [REVISION, file_digest(checkpoint / "learner.safetensors"), settings]
+    settings = {name: value for name, value in config.to_dict().items() if name not in NO_MATTER}
+    known = [REVISION, checkpoint.manifest.files[LEARNER], settings]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 

@@ -14,9 +14,13 @@ from magnet.backbones.pretrained import EXTRA, PHOTOGRAPHS, PRETRAINED, weights_
 from magnet.data.photographs import are_photographs
 from magnet.data.sources import kind_of
 from magnet.errors import UserError, did_you_mean
-from magnet.files import replacing
+from magnet.files import read_text, replacing
+from magnet.schema import checked
 
 CONFIG = "config.yaml"  # in a run folder
+# Settings that change neither weights nor representations.
+NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "tensorboard")
+MOST_YAML = 2**20  # bytes of a configuration
 # Of what training and embedding compute, and part of the key of everything that is cached. A change of the code that
 # gives other numbers for the same settings and data raises it by one: then whatever was cached before is made again.
 REVISION = 4
@@ -25,7 +29,12 @@ Changes = dict[str, Any]  # of settings, by their names
 
 def read_config(folder: Path) -> "TrainConfig":
     """The configuration of a run, wherever its folder is now."""
-    return dataclasses.replace(TrainConfig.load(folder / CONFIG), out=folder)
+    config = dataclasses.replace(TrainConfig.load(folder / CONFIG), out=folder)
+    try:
+        config.check()
+    except UserError as error:
+        raise UserError(f"{folder / CONFIG}: {error}") from error
+    return config
 
 
 @dataclass(frozen=True)
@@ -188,12 +197,8 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "TrainConfig":
         """The inverse of `to_dict`; unknown names are refused."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise UserError(f"the configuration has settings that are not known here: {', '.join(unknown)}")
-        paths = {k: Path(v) for k, v in values.items() if k in ("out", "weights", "warm_start") and v is not None}
-        return cls(**{**values, **paths})
+        found: TrainConfig = checked(values, cls, "the configuration")
+        return found
 
     def save(self, path: Path) -> None:
         """Write as YAML."""
@@ -205,13 +210,17 @@ class TrainConfig:
         """Read what `save` wrote."""
         if not path.is_file():
             raise UserError(f"{path.parent} is not a run: it has no {path.name}")
+        text = read_text(path, MOST_YAML)
         try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except yaml.YAMLError as error:
-            raise UserError(f"{path} cannot be read as YAML: {' '.join(str(error).split())}") from error
+            values = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date of the 40th of May is a ValueError
+            raise UserError(f"{path} cannot be read as YAML: {' '.join(str(error).split())[:200]}") from error
         if not isinstance(values, dict):
             raise UserError(f"{path} does not hold settings but {type(values).__name__}")
-        return cls.from_dict(values)
+        try:
+            return cls.from_dict(values)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
 
     def check(self) -> None:
         """Raise a UserError that names the first setting that makes no sense."""

@@ -12,6 +12,7 @@ from rich.table import Column
 from torch import Tensor
 
 from magnet.index import ClusterIndex
+from magnet.training.checkpoint import Watched
 
 
 class Display:
@@ -156,11 +157,11 @@ class BatchWatch:
         self.seeds, self.impostors = set(), Counter()
         return {"seed_coverage": round(coverage, 4), "impostor_classes": histogram}
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> Watched:
         """What has been seen since the last looks, as plain values."""
         return {"seeds": sorted(self.seeds), "impostors": sorted(self.impostors.items()), "distinct": self.distinct}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Watched) -> None:
         """Go on from a saved `state`."""
         self.seeds, self.impostors = set(state["seeds"]), Counter(dict(state["impostors"]))
         self.distinct = list(state["distinct"])

@@ -15,14 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from magnet.backbones import Backbone, build, load_weights
 from magnet.backbones.pretrained import PRETRAINED
 from magnet.data import Dataset
-from magnet.files import replacing
+from magnet.errors import UserError
+from magnet.tensors import read_tensors, write_tensors
 from magnet.training.batches import Report, batches, decoding_workers, passes
 from magnet.training.config import REVISION, TrainConfig
 from magnet.training.views import Views
@@ -138,12 +137,10 @@ class _Cache:
         wanted = {digest.tobytes() for digest in digests}
         found: dict[bytes, Tensor] = {}
         for path in sorted(self.folder.glob("*.safetensors")):
-            with suppress(OSError, SafetensorError, KeyError, ValueError), safe_open(path, framework="pt") as file:
-                keys = [row.tobytes() for row in file.get_tensor("digests").numpy()]
-                if wanted.isdisjoint(keys):
-                    continue
-                rows = file.get_tensor("features")
-                found |= {key: row for key, row in zip(keys, rows, strict=True) if key in wanted}
+            with suppress(OSError, UserError):  # damaged ones are passed over: what they held is computed again
+                tensors = read_tensors(path, {"digests": "byte n 32", "features": "float n d"}).tensors
+                keys = [row.tobytes() for row in tensors["digests"].numpy()]
+                found |= {key: row for key, row in zip(keys, tensors["features"], strict=True) if key in wanted}
         with suppress(OSError):
             os.utime(self.folder)  # used now
         return found
@@ -155,8 +152,8 @@ class _Cache:
         digests = torch.from_numpy(np.frombuffer(b"".join(features), np.uint8).reshape(len(features), -1).copy())
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            with replacing(self.folder / f"{secrets.token_hex(8)}.safetensors") as draft:
-                save_file({"digests": digests, "features": torch.stack(list(features.values()))}, draft)
+            tensors = {"digests": digests, "features": torch.stack(list(features.values()))}
+            write_tensors(self.folder / f"{secrets.token_hex(8)}.safetensors", tensors)
             _make_room(self.folder)
 
 

@@ -1,7 +1,6 @@
-"""What a run folder holds: checkpoints, the journal, and the data as the run began.
+"""What a run folder holds beside its checkpoints: the journal, and the data as the run began.
 
-A checkpoint is a folder of safetensors and JSON, written whole or not at all. Loading one never executes code. The
-journal, metrics.jsonl, has one line for each thing that happened; the same goes to TensorBoard if wanted.
+The journal, metrics.jsonl, has one line for each thing that happened; the same goes to TensorBoard if wanted.
 
 Of the data it is written down which example was in which part, what the data held, and which classes were merged. Data
 that grows later must not move examples between the parts; data that changes otherwise must be noticed.
@@ -9,184 +8,79 @@ that grows later must not move examples between the parts; data that changes oth
 
 import hashlib
 import json
-import re
-import shutil
+import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.data.dataset import Digest
 from magnet.data.groups import Merging
 from magnet.errors import UserError
-from magnet.files import read_json, replacing, replacing_folder
-from magnet.index import ClusterIndex
+from magnet.files import inside, opened, replacing, storing
+from magnet.schema import checked
+from magnet.tensors import Stored, read_tensors, write_tensors
+from magnet.training.checkpoint import FOLDER, Prefix, checkpoints
 
-KEPT = 2  # the latest ones, beside the best
-PARTS = ("learner", "optimiser", "sampler")
-Values = dict[str, Any]
 FILE = "parts.safetensors"  # in a run folder
+JOURNAL = "metrics.jsonl"
 NO_PART = 3  # of an example that came later
-
-
-def save_checkpoint(
-    folder: Path,
-    step: int,
-    *,
-    learner: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    sampler: Values,
-    index: ClusterIndex | None,
-    progress: Values,
-    best: bool,
-) -> Path:
-    """Write ``folder/step-N``, mark it as the best if it is, and drop those that are neither late nor best."""
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"step-{step:08d}"
-    with replacing_folder(target) as draft:
-        _write(draft, "learner", learner.state_dict())
-        _write(draft, "optimiser", _flat_optimiser(optimiser))
-        _write(draft, "sampler", sampler)
-        if index is not None:
-            index.save(draft / "index.safetensors")
-        (draft / "progress.json").write_text(json.dumps(progress | {"step": step}, indent=1))
-    if best:
-        with replacing(folder / "best.json") as draft:
-            draft.write_text(json.dumps({"checkpoint": target.name}))
-    keep = {path.name for path in checkpoints(folder)[-KEPT:]} | {_named_best(folder)}
-    for path in folder.glob("step-*"):
-        if path.name not in keep:
-            _remove(path)
-    return target
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """All whole checkpoints in a folder, earliest first."""
-    files = ["progress.json", *(f"{part}.{kind}" for part in PARTS for kind in ("json", "safetensors"))]
-    return sorted(path for path in folder.glob("step-*") if all((path / name).is_file() for name in files))
-
-
-def find_checkpoint(folder: Path, which: str = "best") -> Path:
-    """The "best" checkpoint (the last one if none was marked) or the "last"."""
-    found = checkpoints(folder)
-    if not found:
-        raise UserError(f"{folder.parent} has no checkpoint yet: the run stopped before its first one")
-    named = _named_best(folder)
-    return folder / named if which == "best" and named and (folder / named).is_dir() else found[-1]
-
-
-def describe_checkpoint(checkpoint: Path) -> str:
-    """Which step of its run a checkpoint is: "best: step 22 of 66", or "last: step 66 of 66" if it is not the best."""
-    which = "best" if checkpoint.name == _named_best(checkpoint.parent) else "last"
-    step, last = (int(read_progress(path)["step"]) for path in (checkpoint, checkpoints(checkpoint.parent)[-1]))
-    return f"{which}: step {step:,} of {last:,}"
-
-
-def read_progress(checkpoint: Path) -> Values:
-    """The counters saved with a checkpoint."""
-    return _read_values(checkpoint / "progress.json")
-
-
-def load_learner(checkpoint: Path, learner: nn.Module) -> None:
-    """Put saved weights and buffers into a network and method of the same configuration."""
-    try:
-        learner.load_state_dict(_read(checkpoint, "learner"))
-    except RuntimeError as error:
-        raise UserError(f"{checkpoint} does not fit the run's configuration: {error}") from error
-
-
-def load_index(checkpoint: Path) -> ClusterIndex | None:
-    """The index in use when the checkpoint was written, if the method had one."""
-    path = checkpoint / "index.safetensors"
-    return ClusterIndex.load(path) if path.is_file() else None
-
-
-def load_sampler(checkpoint: Path) -> Values:
-    """The state of the batch sampler."""
-    return _read(checkpoint, "sampler")
-
-
-def load_optimiser(checkpoint: Path, optimiser: torch.optim.Optimizer) -> None:
-    """Put saved momenta into an optimiser of the same parameters."""
-    flat = _read(checkpoint, "optimiser")
-    state: dict[int, Values] = {}
-    for name, value in flat.items():
-        number, _, key = name.partition(".")
-        state.setdefault(int(number), {})[key] = value
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-
-
-def _flat_optimiser(optimiser: torch.optim.Optimizer) -> Values:
-    # Rates and the like come from the configuration; only what was accumulated needs saving.
-    state = optimiser.state_dict()["state"]
-    return {f"{n}.{key}": value for n, entry in state.items() for key, value in entry.items() if value is not None}
-
-
-def _write(folder: Path, name: str, values: Values) -> None:
-    tensors = {k: v.detach().cpu().contiguous().clone() for k, v in values.items() if isinstance(v, Tensor)}
-    save_file(tensors, folder / f"{name}.safetensors")
-    plain = {k: v for k, v in values.items() if not isinstance(v, Tensor)}
-    (folder / f"{name}.json").write_text(json.dumps(plain, indent=1))
-
-
-def _read(folder: Path, name: str) -> Values:
-    try:
-        return _read_values(folder / f"{name}.json") | load_file(folder / f"{name}.safetensors")
-    except SafetensorError as error:
-        raise _broken(folder / name, error) from error
-
-
-def _remove(path: Path) -> None:
-    # Renamed first: a removal that is cut short must not leave something that looks like a checkpoint.
-    trash = path.with_name("trash")
-    shutil.rmtree(trash, ignore_errors=True)
-    if path.exists():
-        path.rename(trash)
-        shutil.rmtree(trash)
-
-
-def _named_best(folder: Path) -> str:
-    path = folder / "best.json"
-    name = str(_read_values(path).get("checkpoint")) if path.is_file() else ""
-    return name if re.fullmatch(r"step-\d+", name) else ""
-
-
-def _read_values(path: Path) -> Values:
-    values: Values = read_json(path)
-    if not isinstance(values, dict):
-        raise UserError(f"{path} does not hold what a checkpoint needs")
-    return values
+Record = dict[str, Any]
 
 
 class Journal:
-    """Appends records to ``metrics.jsonl``. A resumed run first drops what came after its checkpoint."""
+    """Appends records to ``metrics.jsonl``. A resumed run first drops what came after its checkpoint.
 
-    def __init__(self, folder: Path, *, resume_at: int | None = None, tensorboard: bool = False) -> None:
-        self.path = folder / "metrics.jsonl"
+    Args:
+        folder: the run.
+        resume_at: the step of the checkpoint that a run goes on from.
+        tensorboard: write event files too; where they cannot be written, training goes on without them.
+        say: told once why there are no more event files.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        resume_at: int | None = None,
+        tensorboard: bool = False,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.path = folder / JOURNAL
         kept = [] if resume_at is None else [r for r in read_journal(folder) if r["step"] <= resume_at]
         kept = [record for record in kept if record["kind"] != "time"]  # written once, at the end, over all sessions
+        content = "".join(json.dumps(record) + "\n" for record in kept).encode()
         with replacing(self.path) as draft:
-            draft.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
-        self._file = self.path.open("a", encoding="utf-8")
+            draft.write_bytes(content)
+        self._bytes, self._hash = len(content), hashlib.sha256(content)
+        flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        self._file = os.fdopen(os.open(self.path, flags), "wb", buffering=0)
+        self._say = say
         self._board = _board(folder, resume_at) if tensorboard else None
 
-    def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
+    def write(self, kind: str, step: int, values: Record) -> None:
         """Note ``values`` under a kind: train, refresh, validation, time."""
-        self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
-        self._file.flush()
+        line = (json.dumps({"kind": kind, "step": step, **values}) + "\n").encode()
+        with storing(self.path):
+            self._file.write(line)
+        self._bytes += len(line)
+        self._hash.update(line)
         if self._board is not None:
-            for name, value in values.items():
-                if isinstance(value, int | float):
-                    self._board.add_scalar(f"{kind}/{name}", value, step)
-                elif name == "impostor_classes" and value:
-                    classes = np.repeat([int(c) for c in value], list(value.values()))
-                    self._board.add_histogram(f"{kind}/{name}", classes, step, bins=len(value))
+            try:
+                _show(self._board, kind, step, values)
+            except OSError as error:
+                self._say(f"note: no more TensorBoard files: they cannot be written ({error})")
+                self._board = None
+
+    @property
+    def prefix(self) -> Prefix:
+        """What has been written so far, for the manifest of a checkpoint."""
+        return Prefix(self._bytes, self._hash.hexdigest())
 
     def close(self) -> None:
         """Finish the files."""
@@ -195,17 +89,39 @@ class Journal:
             self._board.close()
 
 
-def read_journal(folder: Path) -> list[dict[str, Any]]:
-    """All records of a run; a last line cut short by a crash is left out."""
-    path = folder / "metrics.jsonl"
-    records: list[dict[str, Any]] = []
+def _show(board: Any, kind: str, step: int, values: Record) -> None:
+    for name, value in values.items():
+        if isinstance(value, int | float):
+            board.add_scalar(f"{kind}/{name}", value, step)
+        elif name == "impostor_classes" and value:
+            classes = np.repeat([int(c) for c in value], list(value.values()))
+            board.add_histogram(f"{kind}/{name}", classes, step, bins=len(value))
+
+
+def read_journal(folder: Path) -> list[Record]:
+    """All records of a run; lines that cannot be read, as the last one that a crash has cut short, are left out."""
+    path = folder / JOURNAL
+    records: list[Record] = []
     if path.is_file():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
+        with opened(path) as file:
+            for line in file.read().splitlines():
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(record, dict) and type(record.get("step")) is int and isinstance(record.get("kind"), str):
+                    records.append(record)
     return records
+
+
+def journal_note(folder: Path, prefix: Prefix) -> str:
+    """A line if the journal no longer begins with what was written there until a checkpoint; "" if it does."""
+    path = folder / JOURNAL
+    if path.is_file():
+        with opened(path) as file:
+            if hashlib.sha256(file.read(prefix.bytes)).hexdigest() == prefix.sha256:
+                return ""
+    return f"{path} is damaged: what it says of losses and errors until now may be wrong, or have gaps"
 
 
 def _board(folder: Path, resume_at: int | None) -> Any:
@@ -213,7 +129,8 @@ def _board(folder: Path, resume_at: int | None) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise UserError("--tensorboard needs TensorBoard: pip install 'magnet-loss[tensorboard]'") from error
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=None if resume_at is None else resume_at + 1)
+    place = inside(folder, "tensorboard")
+    return SummaryWriter(str(place), purge_step=None if resume_at is None else resume_at + 1)
 
 
 @dataclass(frozen=True)
@@ -230,25 +147,22 @@ def keep_parts(folder: Path, data: Dataset) -> None:
     about = {"data": json.dumps(data.digest.to_dict())}
     if merging is not None:
         about["merging"] = json.dumps(asdict(merging))
-    with replacing(folder / FILE) as draft:
-        save_file({"examples": _marks(data), "parts": torch.from_numpy(data.split.copy())}, draft, about)
+    write_tensors(folder / FILE, {"examples": _marks(data), "parts": torch.from_numpy(data.split.copy())}, about)
 
 
 def read_start(folder: Path) -> StartRecord:
     """What a run wrote down of its data, apart from the parts of the examples."""
-    path = folder / FILE
-    if not path.is_file():
+    found = _read_parts(folder)
+    if found is None:
         return StartRecord(None, None)
     try:
-        with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
-        merging = about.get("merging")
-        return StartRecord(
-            Digest.from_dict(json.loads(about["data"])) if "data" in about else None,
-            None if merging is None else Merging(**json.loads(merging)),
-        )
-    except (SafetensorError, ValueError, TypeError, AttributeError) as error:
-        raise _broken(path, error) from error
+        digest, merging = (json.loads(found.about.get(name, "null")) for name in ("data", "merging"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{folder / FILE} cannot be read ({error}): the file is broken") from error
+    return StartRecord(
+        checked(digest, Digest | None, f"{folder / FILE}: data"),
+        checked(merging, Merging | None, f"{folder / FILE}: merging"),
+    )
 
 
 def merge_again(folder: Path, data: Dataset) -> Dataset:
@@ -259,12 +173,13 @@ def merge_again(folder: Path, data: Dataset) -> Dataset:
 
 def restore_parts(folder: Path, data: Dataset) -> Dataset:
     """Give every example the part that it had; those that came later are in none."""
-    known = _read_parts(folder)
-    if known is None:
+    found = _read_parts(folder)
+    if found is None:
         return data
+    known = found.tensors
     marks = _marks(data)
     if torch.equal(known["examples"], marks):  # also where two examples have the same name and class
-        data.split = known["parts"].numpy()
+        data.split = known["parts"].numpy().copy()
     else:
         part_of = dict(zip(known["examples"].tolist(), known["parts"].tolist(), strict=True))
         data.split = np.array([part_of.get(mark, NO_PART) for mark in marks.tolist()], np.int8)
@@ -287,18 +202,20 @@ def merging_note(folder: Path) -> str:
 def check_parts(folder: Path, data: Dataset) -> None:
     """Raise unless the data has just the examples that the run began with: it cannot go on with others."""
     known = _read_parts(folder)
-    if known is not None and not torch.equal(known["examples"], _marks(data)):
+    if known is not None and not torch.equal(known.tensors["examples"], _marks(data)):
+        before = len(known.tensors["examples"])
         raise UserError(
-            f"the data of {folder} has changed since it began ({len(known['examples'])} examples then, {len(data)} "
-            "now, or others): put it back as it was, or train anew"
+            f"the data of {folder} has changed since it began ({before} examples then, {len(data)} now, or others): "
+            "put it back as it was, or train anew"
         )
 
 
 def same_training_part(folder: Path, data: Dataset) -> bool:
     """Whether the training part has just the examples that it had when the run began, in their order."""
-    known = _read_parts(folder)
-    if known is None:
+    found = _read_parts(folder)
+    if found is None:
         return True
+    known = found.tensors
     return torch.equal(known["examples"][known["parts"] == 0], _marks(data)[data.indices("train")])
 
 
@@ -312,15 +229,20 @@ def _marks(data: Dataset) -> Tensor:
     return torch.frombuffer(digests, dtype=torch.int64)
 
 
-def _read_parts(folder: Path) -> dict[str, Tensor] | None:
+def _read_parts(folder: Path) -> Stored | None:
+    """What `keep_parts` wrote; None for a run that has not begun, and for what is not a run."""
     path = folder / FILE
-    if not path.is_file():
+    if not path.is_file() and not checkpoints(folder / FOLDER):
         return None
     try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise _broken(path, error) from error
+        return read_tensors(path, {"examples": "int N", "parts": "int N"})
+    except UserError as error:
+        raise _without_parts(folder, str(error)) from error
+    except OSError as error:
+        raise _without_parts(folder, f"{path} cannot be read ({error.strerror or error})") from error
 
 
-def _broken(path: Path, error: Exception) -> UserError:
-    return UserError(f"{path} cannot be read ({error}): the file is broken or cut short")
+def _without_parts(folder: Path, reason: str) -> UserError:
+    return UserError(
+        f"{reason}: it is not known which examples {folder} was trained on. Restore the file from a copy, or train anew"
+    )

@@ -20,25 +20,26 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from magnet.classify import SoftNeighbours
-from magnet.errors import RangeError
+from magnet.errors import RangeError, UserError
 from magnet.evaluation.errors import Judged, judge
 from magnet.index import ClusterIndex
 from magnet.methods.base import generator, seed_globally
 from magnet.sampler import LARGEST_LOSS
 from magnet.training.batches import batches
-from magnet.training.config import TrainConfig
-from magnet.training.display import BatchWatch, Display, churn
-from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
-from magnet.training.folder import (
-    Journal,
-    find_checkpoint,
-    load_index,
-    load_learner,
-    load_optimiser,
-    load_sampler,
-    read_progress,
+from magnet.training.checkpoint import (
+    FOLDER,
+    INDEX,
+    LEARNER,
+    STATE,
+    Prefix,
+    Progress,
+    open_checkpoint,
     save_checkpoint,
 )
+from magnet.training.config import NO_MATTER, TrainConfig
+from magnet.training.display import BatchWatch, Display, churn
+from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
+from magnet.training.folder import Journal, journal_note
 from magnet.training.refresh import (
     embed,
     index_by_shards,
@@ -155,13 +156,15 @@ class Trainer:
         self.interrupted_at = 0.0  # at this time
         self.stopping = False  # one came to any process, as all were told in the last step
         self.step, self.saved_at = 0, -1
-        self.progress: dict[str, Any] = {
+        self.progress: Progress = {
             "refreshed_at": -1, "since_best": 0, "seconds": dict(bench.seconds), "finished": False,
         }  # fmt: skip
         if resume:
             self._restore()
         self.journal = (
-            Journal(folder, resume_at=self.step if resume else None, tensorboard=self.config.tensorboard)
+            Journal(
+                folder, resume_at=self.step if resume else None, tensorboard=self.config.tensorboard, say=display.say
+            )
             if fabric.is_global_zero
             else None
         )
@@ -187,7 +190,7 @@ class Trainer:
                     if due.report:
                         self.display.epoch(self.step)
                     if due.checkpoint:
-                        self._save(best=due.validate and self.progress["best_step"] == self.step)
+                        self._save()
                     if due.last or self.progress["finished"] or self.stopping:
                         break
                     self._step()
@@ -388,7 +391,7 @@ class Trainer:
             self.stream = batches(self.bench.data, self.bench.train, self.method.sampler, self.bench.workers)
         raise RuntimeError("the sampler draws no batches")
 
-    def _save(self, best: bool) -> None:
+    def _save(self) -> None:
         if self.step >= self.total:
             if not self._is_bounded():  # no loss after the last step would tell
                 raise self._diverged(UNBOUNDED)
@@ -397,22 +400,32 @@ class Trainer:
         self.progress["watch"] = self.watch.state()
         if self.fabric.is_global_zero:
             save_checkpoint(
-                self.folder / "checkpoint", self.step, learner=self.learner, optimiser=self.optimiser,
-                sampler=self.method.sampler.state_dict(), index=self.index, progress=self.progress, best=best,
+                self.folder / FOLDER, self.step, learner=self.learner, optimiser=self.optimiser,
+                sampler=self.method.sampler.state_dict(), index=self.index, progress=self.progress,
+                settings={k: v for k, v in self.config.to_dict().items() if k not in NO_MATTER},
+                journal=self.journal.prefix if self.journal else Prefix(),
             )  # fmt: skip
         self.fabric.barrier()
 
     def _restore(self) -> None:
-        checkpoint = find_checkpoint(self.folder / "checkpoint", "last")
-        self.progress = read_progress(checkpoint)
-        self.step = self.saved_at = int(self.progress.pop("step"))
-        self.watch.restore(self.progress["watch"])
-        load_learner(checkpoint, self.learner)
-        load_optimiser(checkpoint, self.optimiser)
-        self.index = load_index(checkpoint)
-        if self.index is not None:
-            self.method.refresh(None, self.index)
-        self.method.sampler.load_state_dict(load_sampler(checkpoint))
+        checkpoint = open_checkpoint(self.folder / FOLDER, "last", (LEARNER, STATE, INDEX))
+        damaged = journal_note(self.folder, checkpoint.manifest.journal)
+        for note in [*checkpoint.notes, *([damaged] if damaged else [])]:
+            self.display.say(f"note: {note}")
+        self.progress = checkpoint.manifest.progress
+        self.step = self.saved_at = checkpoint.step
+        try:
+            self.watch.restore(self.progress["watch"])
+            checkpoint.load_learner(self.learner)
+            checkpoint.load_optimiser(self.optimiser)
+            self.index = checkpoint.index()
+            if self.index is not None:
+                self.method.refresh(None, self.index)
+            self.method.sampler.load_state_dict(checkpoint.sampler())
+        except (KeyError, IndexError, TypeError, RuntimeError, ValueError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{checkpoint.path} does not fit the run's configuration ({error})") from error
 
     def _is_bounded(self) -> bool:
         return all(bool((p.abs() < LARGEST_WEIGHT).all()) for p in self.learner.parameters())

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from magnet.backbones import has_batchnorm, reestimate_batchnorm
 from magnet.clustering import KMeansResult, distinct, kmeans_per_class
 from magnet.data import Dataset
-from magnet.files import replacing
+from magnet.files import inside
 from magnet.index import ClusterIndex
+from magnet.tensors import write_tensors
 from magnet.training.batches import Report, batches, passes
 from magnet.training.views import Views
 from magnet.training.workbench import Learner, Workbench
@@ -133,8 +133,5 @@ def keep_refresh(
     chosen = {round(i * (count - 1) / max(wanted - 1, 1)) for i in range(wanted)}
     if step // every not in chosen:
         return
-    target = folder / "refreshes" / f"step-{step:08d}.safetensors"
-    target.parent.mkdir(exist_ok=True)
-    tensors = {"representations": representations.to(torch.float16), **index.tensors()}
-    with replacing(target) as draft:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, draft)
+    target = inside(folder, "refreshes") / f"step-{step:08d}.safetensors"
+    write_tensors(target, {"representations": representations.to(torch.float16), **index.tensors()})

@@ -23,8 +23,8 @@ from rich.console import Console
 
 from magnet.data import Dataset
 from magnet.errors import UserError
+from magnet.training.checkpoint import FOLDER, last_progress
 from magnet.training.config import TrainConfig
-from magnet.training.folder import find_checkpoint, read_progress
 from magnet.training.train import train
 from magnet.training.workbench import open_for
 
@@ -321,7 +321,7 @@ def _error(search: Search, number: int, drawn: dict[str, Any], data: Dataset, co
     shutil.rmtree(folder, ignore_errors=True)
     silent = console is None or not console.is_terminal or search.config.quiet
     train(replace(search.base, out=folder, **drawn), data=data, console=console, silent=silent)
-    error = read_progress(find_checkpoint(folder / "checkpoint", "last")).get("lowest_error")
+    error = (last_progress(folder / FOLDER) or {}).get("lowest_error")
     if error is None:
         raise UserError("a trial ended without a validation: give more --epochs or --steps")
     return float(error)

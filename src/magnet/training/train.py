@@ -11,23 +11,15 @@ from typing import NoReturn
 import torch
 from lightning_fabric import Fabric
 from rich.console import Console
-from safetensors.torch import load_file
 
 from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.files import lock, remove_drafts
 from magnet.methods import method_class
+from magnet.training.checkpoint import FOLDER, LEARNER, checkpoints, open_checkpoint
 from magnet.training.config import CONFIG, TrainConfig, read_config
 from magnet.training.display import Display
-from magnet.training.folder import (
-    change_note,
-    check_parts,
-    checkpoints,
-    find_checkpoint,
-    keep_parts,
-    load_learner,
-    merge_again,
-)
+from magnet.training.folder import change_note, check_parts, keep_parts, merge_again, restore_parts
 from magnet.training.loop import Trainer
 from magnet.training.workbench import Workbench, complete, make_workbench, on_features, open_for
 
@@ -60,12 +52,13 @@ def train(
     folder = _folder(config, data, resume)
     if resume:
         check_parts(folder, data)
+        data = restore_parts(folder, data)  # whatever a split in the data says now
     changed = change_note(folder, data) if resume else ""
     config = replace(config, out=folder)
     fabric = make_fabric(config)
     fabric.launch()
     fabric.barrier()  # all have looked at the folder before one writes to it
-    started = resume and bool(checkpoints(folder / "checkpoint"))
+    started = resume and bool(checkpoints(folder / FOLDER))
     with _saying(console, silent or config.quiet or not fabric.is_global_zero) as say:
         bench = make_workbench(
             config, data=data, rank=fabric.global_rank, world_size=fabric.world_size, fresh=not started, say=say
@@ -77,7 +70,7 @@ def train(
         if fabric.is_global_zero:  # nothing is written before all settings have been seen to work
             folder.mkdir(parents=True, exist_ok=True)
             until_trained.enter_context(lock(folder / LOCK, lambda: _busy(folder)))
-            for place in (folder, folder / "checkpoint", folder / "refreshes"):
+            for place in (folder, folder / FOLDER, folder / "refreshes"):
                 remove_drafts(place)
             config.save(folder / CONFIG)
             if not started:
@@ -86,7 +79,7 @@ def train(
             _take_network(bench, _train_softmax(bench, folder / "warm-start", resume, console, silent))
         if config.freeze and data.kind == "images":
             if started:  # the trunk as it was
-                load_learner(find_checkpoint(folder / "checkpoint", "last"), bench.learner)
+                open_checkpoint(folder / FOLDER, "last").load_learner(bench.learner)
             with _saying(console, silent or config.quiet or not fabric.is_global_zero) as say:
                 bench = on_features(bench, say)
         title = f"{config.method} on {data.name}"
@@ -182,17 +175,15 @@ def _train_softmax(bench: Workbench, folder: Path, resume: bool, console: Consol
 
 def _take_network(bench: Workbench, source: Path) -> None:
     """Start from the network of another run; from its head too, where that is for the same classes and method."""
-    checkpoint = find_checkpoint(source / "checkpoint", "last")
-    saved = load_file(checkpoint / "learner.safetensors")
-    weights = {k.removeprefix("network."): v for k, v in saved.items() if k.startswith("network.")}
+    checkpoint = open_checkpoint(source / FOLDER, "last")
     try:
-        bench.learner.network.load_state_dict(weights)
-    except RuntimeError as error:
+        checkpoint.load_network(bench.learner.network)
+    except UserError as error:
         raise UserError(f"the network of {source} does not fit --backbone {bench.config.backbone}: {error}") from error
     own = dict(bench.learner.method.named_parameters())
     same = read_config(source).method == bench.config.method
     with torch.no_grad():
         for name, parameter in own.items() if same else ():
-            head = saved.get(f"method.{name}")
+            head = checkpoint.stored[LEARNER].tensors.get(f"method.{name}")
             if head is not None and head.shape == parameter.shape:
                 parameter.copy_(head)

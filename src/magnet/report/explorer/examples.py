@@ -5,19 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from magnet.classify import SoftNeighbours
 from magnet.errors import UserError
-from magnet.index import ClusterIndex
+from magnet.index import LAYOUT, ClusterIndex
 from magnet.neighbours import nearest
 from magnet.report.layout import Positions, lay_out
 from magnet.runs.run import Run
+from magnet.tensors import read_tensors
 
 SMALLEST = 1e-12  # probability, so that the loss of an example that gets no vote is 27.6 and not infinite
 ROWS = 1024  # of distances to all centres at a time
-TENSORS = ("representations", "centres", "centre_labels", "assignments", "variance")
+REFRESH = {**LAYOUT, "representations": "float N d"}  # what the file of a kept refresh holds
 
 
 def choose(labels: np.ndarray, split: np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -167,14 +167,12 @@ def kept_moments(folder: Path, before: int, labels: Tensor, place: Tensor) -> li
         if not number.isdecimal() or int(number) >= before:
             continue
         try:
-            with safe_open(file, framework="pt") as tensors:
-                all_of_it, *parts = (tensors.get_tensor(name) for name in TENSORS)
-            index = ClusterIndex(*parts)
+            tensors = read_tensors(file, REFRESH).tensors
+            all_of_it = tensors.pop("representations")
+            index = ClusterIndex.of_tensors(tensors)
             rows = all_of_it.float()[place[shown]]
-        except (SafetensorError, OSError, ValueError, IndexError) as error:
+        except (OSError, ValueError, IndexError) as error:
             raise UserError(f"{file} cannot be read as a refresh ({error}): remove it to explore without it") from error
-        if len(all_of_it) != len(index.assignments):
-            raise UserError(f"{file} holds {len(all_of_it)} representations, but {len(index.assignments)} assignments")
         sigma = max(float(index.variance) ** 0.5, torch.finfo(torch.float32).tiny)
         found.append(moment(int(number), shown, rows, labels[shown], place[shown], index, sigma))
     return found

@@ -20,7 +20,6 @@ from magnet.report.html import percent
 from magnet.report.layout import Positions
 from magnet.runs.evaluate import plain_errors
 from magnet.runs.run import Run
-from magnet.training.folder import describe_checkpoint
 
 ARRAYS = {"u1": "Uint8Array", "u2": "Uint16Array", "i4": "Int32Array", "f4": "Float32Array"}
 Encoded = dict[str, str]
@@ -142,7 +141,7 @@ def describe_run(
         "name": run.folder.resolve().name,
         "method": run.config.method,
         "rule": RULE_NAMES[run.learner.method.classifier],
-        "checkpoint": describe_checkpoint(run.checkpoint),
+        "checkpoint": run.checkpoint.description,
         "test": describe_error(run),
         "split": encode(np.minimum(run.data.split[rows], 2), "u1"),
         "loss": encode(predictions.loss.numpy(), "f4"),

@@ -1,13 +1,12 @@
 """What is known of each run of a report: its settings and journal, and what was measured of it on the test part."""
 
 import hashlib
-import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -17,14 +16,15 @@ from magnet.data import Dataset
 from magnet.data.attributes import Attributes
 from magnet.errors import UserError
 from magnet.evaluation.concentration import Concentration, attribute_concentration, concentration_within_classes
-from magnet.files import read_json, replacing
+from magnet.files import inside, read_record, write_record
 from magnet.index import ClusterIndex
 from magnet.runs.evaluate import evaluate, seconds_of_evaluation
 from magnet.runs.folders import check_run
 from magnet.runs.run import Run, cache_key
 from magnet.training.batches import Report
+from magnet.training.checkpoint import FOLDER, Progress, checkpoints, open_checkpoint
 from magnet.training.config import TrainConfig, read_config
-from magnet.training.folder import checkpoints, find_checkpoint, read_journal, read_progress
+from magnet.training.folder import journal_note, read_journal
 
 _FORMAT = 3
 
@@ -45,26 +45,30 @@ class Findings:
         """Keep them in the cache of the run; where that cannot be written, they are measured again next time."""
         path, key = _place(folder)
         with suppress(OSError):
-            path.parent.mkdir(exist_ok=True)
-            with replacing(path) as draft:
-                draft.write_text(json.dumps({**asdict(self), "key": key, "evaluation": None}), encoding="utf-8")
+            inside(folder, path.parent.name)
+            write_record(path, {"key": key, "findings": {**asdict(self), "evaluation": {}}})
 
     @classmethod
     def load(cls, folder: Path, evaluation: dict[str, Any]) -> "Findings | None":
         """What was measured of this checkpoint under these settings, if it was, beside its evaluation."""
         path, key = _place(folder)
-        with suppress(OSError, ValueError, TypeError, AttributeError):
-            known = read_json(path)
-            if known.pop("key", None) == key:
-                return cls(**{**known, "evaluation": evaluation})
+        with suppress(OSError, UserError):
+            known: _Kept = read_record(path, _Kept)
+            if known["key"] == key:
+                return replace(known["findings"], evaluation=evaluation)
         return None
+
+
+class _Kept(TypedDict):
+    key: str  # of all that they depend on
+    findings: Findings
 
 
 def _place(folder: Path) -> tuple[Path, str]:
     """The file, and the mark of all that findings depend on apart from the data."""
-    checkpoint, config = find_checkpoint(folder / "checkpoint"), read_config(folder)
+    checkpoint, config = open_checkpoint(folder / FOLDER), read_config(folder)
     key = f"{_FORMAT}/{cache_key(checkpoint, config)}/{config.test_draws}"
-    return folder / "cache" / f"{checkpoint.name}.report.json", hashlib.sha256(key.encode()).hexdigest()
+    return folder / "cache" / f"{checkpoint.path.name}.report.json", hashlib.sha256(key.encode()).hexdigest()
 
 
 @dataclass
@@ -102,13 +106,16 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 
 def _read_run(folder: Path, name: str) -> ReportedRun:
     check_run(folder)
-    journal = [record for record in read_journal(folder) if isinstance(record, dict) and "step" in record]
-    saved = checkpoints(folder / "checkpoint")
-    progress = read_progress(saved[-1]) if saved else {}
+    journal = read_journal(folder)
+    last = open_checkpoint(folder / FOLDER, "last", ()) if checkpoints(folder / FOLDER) else None
+    progress: Progress = last.manifest.progress if last else {}
+    damaged = journal_note(folder, last.manifest.journal) if last else ""
     # A run that was killed has no record of its times; its last checkpoint knows those until then.
     times = [record["seconds"] for record in journal if record.get("kind") == "time"] or [progress.get("seconds", {})]
-    step = max([int(progress.get("step", 0)), *(int(record["step"]) for record in journal)])
-    return ReportedRun(folder, name, read_config(folder), journal, step, bool(progress.get("finished")), times[-1])
+    step = max([last.step if last else 0, *(int(record["step"]) for record in journal)])
+    run = ReportedRun(folder, name, read_config(folder), journal, step, progress.get("finished", False), times[-1])
+    run.notes += [damaged] if damaged else []
+    return run
 
 
 def measure(run: ReportedRun, report: Report | None = None) -> None:
