@@ -164,7 +164,7 @@ def test_a_stopped_run_on_a_frozen_trunk_is_resumed_to_the_same_end(images, lear
             train(frozen(images, learnt, tmp_path / "stopped", **options), silent=True)
     train(read_config(tmp_path / "stopped"), resume=True, silent=True)
     assert differences(whole, tmp_path / "stopped") == []
-    assert left_behind(whole)["progress.json"]["finished"]
+    assert left_behind(whole)["manifest.json/progress"]["finished"]
 
 
 def test_a_run_goes_on_from_a_frozen_one_with_its_network_head_and_clusters(images, learnt, cache, tmp_path):
