@@ -1,0 +1,60 @@
+"""magnet serve."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from magnet.commands.terminal import RunFolder, progress, read_options, say_notes
+from magnet.errors import UserError
+from magnet.runs.folders import check_model
+
+HELP = """A small HTTP service of a run, or of a folder written by `magnet export`: /classify, /embed, /search, /health.
+
+Images are sent as they are (Content-Type: image/jpeg) or as JSON {"images": ["base64", ...]}, vectors as JSON
+{"vectors": [[...], ...]}. What the service takes and gives is described at /docs. It listens on this machine alone
+unless --host says otherwise; it has no passwords: put it behind something that has.
+
+examples:
+  magnet serve runs/photos
+  curl -H 'Content-Type: image/jpeg' --data-binary @cat.jpg http://127.0.0.1:8000/classify
+  curl -H 'Content-Type: application/json' -d '{"vectors": [[0.1, 0.2]]}' http://127.0.0.1:8000/embed
+"""
+
+
+@dataclass(frozen=True)
+class Serve:
+    """The options of `magnet serve`."""
+
+    run: RunFolder
+    host: str = "127.0.0.1"
+    """The address to listen on; 0.0.0.0: all of them."""
+    port: int = 8000
+    """The port to listen on."""
+    megabytes: int = 16
+    """The largest request that is taken."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Open the model and serve it until interrupted."""
+    options = read_options(Serve, "serve", HELP, arguments)
+    if not 0 <= options.port < 65536:
+        raise UserError(f"--port must be between 0 and 65535; found {options.port}")
+    if options.megabytes < 1:
+        raise UserError(f"--megabytes must be at least 1; found {options.megabytes}")
+    check_model(options.run)
+    try:
+        import fastapi
+        import uvicorn
+    except ImportError as error:
+        raise UserError("magnet serve needs FastAPI and uvicorn: pip install 'magnet-loss[serve]'") from error
+    del fastapi
+
+    from magnet.export import load
+    from magnet.export.service import MEBIBYTE, make_service
+    from magnet.training.folder import merging_note
+
+    say_notes([merging_note(options.run)])
+    with progress("embedding") as report:
+        model = load(options.run, report=report)
+    service = make_service(model, most_bytes=options.megabytes * MEBIBYTE)
+    print(f"serving {options.run} at http://{options.host}:{options.port} (its description: /docs); Ctrl-C ends it")
+    uvicorn.run(service, host=options.host, port=options.port, log_level="warning")

@@ -1,0 +1,128 @@
+"""Labels that are likely wrong: how little the votes give to the label of an example that had no part in them.
+
+The training examples are left out a fifth at a time. The closed-form start (`magnet.start`) and the clusters are made
+of the others, and vote on those left out. Examples whose label gets next to no vote then have no part in a second
+round, so that wrong labels do not vote for each other.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from magnet.recipe import Recipe, vote
+from magnet.start import WithinClusters
+from magnet.votes import Examples, choose_pull, cluster, hold_out, stratified_folds
+
+FOLDS = 5
+ROUNDS = 2
+CLEAR = 0.5  # by how much the votes for another class exceed those for the label of an example left out of a round
+LEAST = 1e-12  # probability, so that the loss of a label without any vote is 27.6 and not infinite
+
+
+class Doubts(NamedTuple):
+    """What the votes without them say of n examples."""
+
+    loss: Tensor  # (n,) -log of the probability of the label
+    suggestion: Tensor  # (n,) the likeliest class
+    probability: Tensor  # (n,) of the suggestion
+
+    @classmethod
+    def of(cls, probabilities: Tensor, labels: Tensor) -> "Doubts":
+        """From probabilities (n, C) and labels (n,)."""
+        own = probabilities.gather(1, labels[:, None])[:, 0]
+        best = probabilities.max(dim=1)
+        return cls(-own.clamp_min(LEAST).log(), best.indices, best.values)
+
+
+def doubt_labels(
+    vectors: Tensor, labels: Tensor, *, seed: int = 0, say: Callable[[str], None] = lambda line: None
+) -> Doubts:
+    """Doubts of labels (n,) 0..C-1 of vectors (n, d): features, or representations.
+
+    Power, standardisation, shrinkage, clusters and centres are chosen as `MagnetClassifier` chooses them, by the
+    log-loss on held-out examples. An example that is the only one of its class cannot be doubted: its loss is 0.
+
+    Examples:
+        >>> x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+        >>> y = (x[:, 0] > 0).long()
+        >>> x[:, 0] += 4 * y - 2
+        >>> y[7] = 1 - y[7]
+        >>> int(doubt_labels(x, y).loss.argmax())
+        7
+    """
+    examples = Examples(vectors.double(), labels)
+    weight = torch.ones(int(labels.max()) + 1, dtype=torch.float64)
+    say("choosing the start")
+    chosen = _choose(Recipe(), examples, weight, seed)
+    trusted = torch.ones(len(labels), dtype=torch.bool)
+    for number in range(ROUNDS):
+        say(f"round {number + 1} of {ROUNDS}")
+        probabilities = _left_out_votes(examples, trusted, chosen, weight, seed)
+        own = probabilities.gather(1, labels[:, None])[:, 0]
+        others = probabilities.scatter(1, labels[:, None], 0.0).amax(dim=1)
+        clear = others - own > CLEAR
+        # A class keeps half of its examples, however many its votes are against.
+        most = torch.bincount(labels) // 2
+        trusted = ~(clear & (_rank_within(own, labels) < most[labels]))
+    doubts = Doubts.of(probabilities, labels)
+    alone = torch.bincount(labels)[labels] == 1
+    return Doubts(doubts.loss.masked_fill(alone, 0.0), doubts.suggestion.where(~alone, labels), doubts.probability)
+
+
+def _left_out_votes(examples: Examples, trusted: Tensor, chosen: "_Settings", weight: Tensor, seed: int) -> Tensor:
+    """Probabilities (n, C) of each example by votes of the trusted ones of other folds."""
+    recipe, labels = Recipe(), examples.labels
+    dim = recipe.dim_for(examples.x)
+    found = torch.zeros(len(labels), len(weight), dtype=torch.float64)
+    fold = stratified_folds(labels, FOLDS, seed)
+    for number in range(-1, FOLDS):  # -1: the only ones of their classes, which are never left out
+        out = fold == number
+        if not out.any():
+            continue
+        part = examples.take((trusted & ~out if number >= 0 else trusted).nonzero()[:, 0])
+        spectrum = WithinClusters(
+            *part, chosen.n_clusters, power=chosen.power, standardize=chosen.standardize, seed=seed
+        )
+        start = spectrum.start(chosen.shrinkage, dim)
+        known = start(part.x)
+        rule = vote(cluster(known, part.labels, chosen.n_clusters, seed), weight, chosen.scaling, recipe.neighbours)
+        if chosen.pull is not None:
+            rule = rule.refined(known, part.labels, pull=chosen.pull)
+        votes = rule.predict_proba(start(examples.x[out])).double()
+        found[out.nonzero(), rule.classes] = votes
+    return found
+
+
+class _Settings(NamedTuple):
+    power: float
+    standardize: bool
+    shrinkage: float
+    n_clusters: int
+    scaling: float
+    pull: float | None
+
+
+def _choose(recipe: Recipe, examples: Examples, weight: Tensor, seed: int) -> _Settings:
+    """The start and the votes with the least held-out log-loss."""
+    folds = hold_out(examples, recipe.held_out, weight, recipe.neighbours, seed)
+    dim = recipe.dim_for(examples.x)
+    if folds is None:  # too few to choose by
+        return _Settings(1.0, True, 0.4, 1, float(min(10, dim)), None)
+    best = recipe.choose_start(folds, dim, lambda line: None)[0]
+    indexes = folds.cluster(best.parts, best.n_clusters)
+    rules = [vote(index, weight, best.scaling, recipe.neighbours) for index in indexes]
+    pull, _ = choose_pull(folds, rules, indexes, best.parts, best.held, or_means=True)
+    return _Settings(best.power, best.standardize, best.shrinkage, best.n_clusters, best.scaling, pull)
+
+
+def _rank_within(scores: Tensor, labels: Tensor) -> Tensor:
+    """The place (n,) of each example among those of its label, by ascending score: 0 is the lowest."""
+    order = scores.argsort(stable=True)
+    order = order[labels[order].argsort(stable=True)]
+    sizes = torch.bincount(labels)
+    starts = (sizes.cumsum(0) - sizes)[labels[order]]
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order)) - starts
+    return rank

@@ -1,0 +1,278 @@
+"""A model over HTTP: classify, embed and search, with limits, and errors as JSON.
+
+Needs FastAPI (the extra ``serve``), which also makes the description of the service at ``/openapi.json`` and ``/docs``.
+"""
+
+import base64
+import binascii
+import io
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from PIL import Image
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from magnet import __version__
+from magnet.errors import UserError
+from magnet.export.model import Model
+
+MEBIBYTE = 2**20
+MOST_INPUTS = 256  # in one request
+MOST_PIXELS = 50_000_000  # of an image: a small file can unpack to a very large one
+MOST_COUNT = 1000  # nearest examples
+Inputs = np.ndarray | list[Image.Image]
+
+
+class Health(BaseModel):
+    """What is served."""
+
+    status: str
+    version: str
+    kind: str
+    shape: list[int]
+    classes: list[str]
+    searchable: bool
+
+
+class ClusterFound(BaseModel):
+    """A cluster near an input."""
+
+    cluster: int
+    distance: float
+
+
+class Answer(BaseModel):
+    """What the model says of an input; ``label`` is null where it was refused."""
+
+    label: str | None
+    probability: float
+    probabilities: dict[str, float]
+    novelty: float
+    clusters: list[ClusterFound]
+
+
+class Classified(BaseModel):
+    """An answer for each input."""
+
+    answers: list[Answer]
+
+
+class Embedded(BaseModel):
+    """A representation for each input."""
+
+    representations: list[list[float]]
+
+
+class Neighbour(BaseModel):
+    """A training example near an input; the distance is in sigma."""
+
+    name: str
+    label: str
+    distance: float
+
+
+class Searched(BaseModel):
+    """The nearest training examples of each input."""
+
+    nearest: list[list[Neighbour]]
+
+
+def make_service(model: Model, *, most_bytes: int = 16 * MEBIBYTE) -> FastAPI:
+    """The service of a model, for any ASGI server.
+
+    Args:
+        model: an opened run or bundle.
+        most_bytes: of a request; a larger one is answered with 413.
+    """
+    service = FastAPI(
+        title="magnet",
+        version=__version__,
+        description="A trained representation: labels, vectors and the nearest training examples of what is sent.",
+    )
+    service.add_exception_handler(UserError, _user_error)
+    service.add_exception_handler(HTTPException, _http_error)
+    service.add_exception_handler(RequestValidationError, _invalid)
+    service.add_exception_handler(Exception, _failed)
+    turn = threading.Lock()  # one computation at a time: torch has the processor's threads to itself
+    kind, width = model.description.kind, model.description.network.shape[0]
+
+    async def asked(request: Request, work: Callable[[Inputs], Any]) -> Any:
+        body = await read_body(request, most_bytes)
+        media = request.headers.get("content-type", "").split(";")[0].strip().lower()
+
+        def compute() -> Any:
+            inputs = read_images(media, body) if kind == "images" else read_vectors(media, body, width)
+            with turn:
+                return work(inputs)
+
+        return await run_in_threadpool(compute)
+
+    described = {"requestBody": _body_description(kind, width)}
+
+    @service.get("/health", response_model=Health)
+    def health() -> Any:
+        """Whether the service is up, and what it serves."""
+        return {
+            "status": "ok",
+            "version": __version__,
+            "kind": kind,
+            "shape": list(model.description.network.shape),
+            "classes": model.classes,
+            "searchable": model.references is not None,
+        }
+
+    @service.post("/classify", response_model=Classified, openapi_extra=described)
+    async def classify(request: Request, refuse: bool = False) -> Any:
+        """Labels and calibrated probabilities; with ``refuse``, inputs unlike anything known get no label."""
+        return await asked(request, lambda inputs: {"answers": classified(model, inputs, refuse)})
+
+    @service.post("/embed", response_model=Embedded, openapi_extra=described)
+    async def embed(request: Request) -> Any:
+        """Representations."""
+        return await asked(request, lambda inputs: {"representations": model.embed(inputs).tolist()})
+
+    @service.post("/search", response_model=Searched, openapi_extra=described)
+    async def search(request: Request, count: int = Query(10, ge=1, le=MOST_COUNT)) -> Any:
+        """The nearest training examples."""
+        if model.references is None:
+            raise HTTPException(409, "the model has no references to search: export it with --with-references")
+        return await asked(
+            request,
+            lambda inputs: {
+                "nearest": [
+                    [{"name": row.name, "label": row.label, "distance": row.distance} for row in rows]
+                    for rows in model.search(inputs, min(count, len(model.names)))
+                ]
+            },
+        )
+
+    return service
+
+
+def classified(model: Model, inputs: Inputs, refuse: bool) -> list[dict[str, Any]]:
+    """The answers of a model, as plain values."""
+    found = model.classify(inputs, refuse=refuse)
+    return [
+        {
+            "label": found.labels[i],
+            "probability": float(found.probabilities[i].max()),
+            "probabilities": dict(zip(model.classes, found.probabilities[i].tolist(), strict=True)),
+            "novelty": float(found.novelty[i]),
+            "clusters": [
+                {"cluster": cluster, "distance": distance}
+                for cluster, distance in zip(found.clusters[i].tolist(), found.distances[i].tolist(), strict=True)
+            ],
+        }
+        for i in range(len(found.labels))
+    ]
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """The body of a request, given up as soon as it is too large."""
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise HTTPException(413, f"the request has {int(length):,} bytes; at most {most:,} are taken")
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise HTTPException(413, f"the request has more than {most:,} bytes, which is all that is taken")
+        parts.append(part)
+    if not size:
+        raise HTTPException(400, "the request is empty: send an image, or JSON")
+    return b"".join(parts)
+
+
+def read_vectors(media: str, body: bytes, width: int) -> np.ndarray:
+    """Vectors float32 (n, width) from JSON: {"vectors": [[...], ...]}."""
+    rows = _entries(media, body, "vectors")
+    try:
+        table = np.asarray(rows, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"vectors must be lists of {width} numbers, all of the same length") from None
+    if table.ndim != 2 or table.shape[1] != width or not np.isfinite(table).all():
+        raise UserError(f"vectors must be lists of {width} finite numbers; found shape {table.shape}")
+    return table
+
+
+def read_images(media: str, body: bytes) -> list[Image.Image]:
+    """Images from the body itself, or from JSON: {"images": ["base64 of a file", ...]}."""
+    if media.startswith("image/") or media == "application/octet-stream":
+        return [_image(body, 0)]
+    files = []
+    for number, text in enumerate(_entries(media, body, "images")):
+        try:
+            files.append(base64.b64decode(text, validate=True))
+        except (TypeError, ValueError, binascii.Error):
+            raise UserError(f"image {number} is no base64 text") from None
+    return [_image(file, number) for number, file in enumerate(files)]
+
+
+def _entries(media: str, body: bytes, name: str) -> list[Any]:
+    if media != "application/json":
+        raise HTTPException(415, f"found {media or 'no content type'}; expected application/json with {name!r}")
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the body cannot be read as JSON") from None
+    entries = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise UserError(f"expected {{{name!r}: [...]}} with at least one entry")
+    if len(entries) > MOST_INPUTS:
+        raise HTTPException(413, f"{len(entries)} {name} in one request; at most {MOST_INPUTS} are taken")
+    return entries
+
+
+def _image(content: bytes, number: int) -> Image.Image:
+    try:
+        image = Image.open(io.BytesIO(content))
+        if image.width * image.height > MOST_PIXELS:
+            raise HTTPException(413, f"image {number} has {image.width} x {image.height} pixels, too many")
+        image.load()
+    except HTTPException:
+        raise
+    except Exception:  # Pillow's decoders raise whatever a damaged file makes them stumble over
+        raise UserError(f"image {number} cannot be read as an image") from None
+    return image
+
+
+def _body_description(kind: str, width: int) -> dict[str, Any]:
+    if kind == "vectors":
+        vectors = {
+            "type": "array",
+            "items": {"type": "array", "items": {"type": "number"}, "minItems": width, "maxItems": width},
+        }
+        schema = {"type": "object", "properties": {"vectors": vectors}, "required": ["vectors"]}
+        return {"required": True, "content": {"application/json": {"schema": schema}}}
+    images = {"type": "array", "items": {"type": "string", "format": "byte"}, "maxItems": MOST_INPUTS}
+    schema = {"type": "object", "properties": {"images": images}, "required": ["images"]}
+    file = {"schema": {"type": "string", "format": "binary"}}
+    return {"required": True, "content": {"image/*": file, "application/json": {"schema": schema}}}
+
+
+def _user_error(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": str(error)}, 422)
+
+
+def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": str(error.detail)}, error.status_code)
+
+
+def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(word) for word in first["loc"])
+    return JSONResponse({"error": f"{place}: {first['msg']}"}, 422)
+
+
+def _failed(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": "the service failed on this request"}, 500)

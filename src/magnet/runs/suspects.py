@@ -1,0 +1,77 @@
+"""The examples of a run whose labels are likely wrong."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from magnet.evaluation.suspects import Doubts, doubt_labels
+from magnet.files import read_json, replacing
+from magnet.runs.run import Run
+
+FORMAT = 1  # of what is kept in a run: raised when the same run and data are given other numbers
+PARTS = ("train", "validation", "test")
+
+
+def training_doubts(run: Run) -> Doubts:
+    """Doubts of the labels (N,) of the training part, by votes that the examples had no part in.
+
+    Of a run on vectors the vectors themselves are judged, since the network has seen all labels; of a run on images,
+    their representations. Kept in the run, for every command.
+    """
+    path, mark = run.place_of("suspects")
+    key = f"{FORMAT}/{mark}"
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        known = read_json(path)
+        if known["key"] == key:
+            return Doubts(*(torch.tensor(known[name]) for name in Doubts._fields))
+    vectors = run.data.batch(run.train) if run.kind == "vectors" else run.references
+    present, labels = run.labels.unique(return_inverse=True)
+    found = doubt_labels(vectors, labels, seed=run.config.seed)
+    found = found._replace(suggestion=present[found.suggestion])
+    content = {"key": key} | {name: values.tolist() for name, values in found._asdict().items()}
+    with suppress(OSError), replacing(path) as draft:  # a run on a read-only or full disk can be used all the same
+        draft.write_text(json.dumps(content), encoding="utf-8")
+    return found
+
+
+def find_suspects(run: Run, part: str = "train") -> list[dict[str, Any]]:
+    """Examples of a part, or of "all", the likeliest wrong label first.
+
+    Returns:
+        For each: ``path`` (its name), ``label``, ``suggestion`` (the likeliest class), ``loss`` (-log of the
+        probability of the label), ``probability`` (of the suggestion), ``split``, and ``row``, its number in the data.
+    """
+    rows, doubts = [], []
+    for name in PARTS if part == "all" else (part,):
+        own = run.data.indices(name)
+        if len(own):
+            rows.append(own)
+            doubts.append(training_doubts(run) if name == "train" else _doubts_of(run, name, own))
+    if not rows:
+        return []
+    every = torch.cat(rows)
+    loss, suggestion, probability = (torch.cat(values) for values in zip(*doubts, strict=True))
+    data = run.data
+    return [
+        {
+            "path": data.names[row],
+            "label": data.classes[int(data.labels[row])],
+            "suggestion": data.classes[int(suggestion[i])],
+            "loss": float(loss[i]),
+            "probability": float(probability[i]),
+            "split": PARTS[min(int(data.split[row]), len(PARTS) - 1)],
+            "row": row,
+        }
+        for i, row in ((i, int(every[i])) for i in loss.argsort(descending=True, stable=True).tolist())
+    ]
+
+
+def _doubts_of(run: Run, part: str, rows: Tensor) -> Doubts:
+    """Doubts of examples that were not trained on, by the run's clusters."""
+    rule = run.rule("knc")
+    votes = rule.predict_proba(run.part(part)).double()
+    probabilities = votes.new_zeros(len(votes), len(run.classes)).index_copy(1, rule.classes, votes)
+    return Doubts.of(probabilities, run.data.labels[rows])

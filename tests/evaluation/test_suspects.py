@@ -1,0 +1,50 @@
+"""Suspects: planted wrong labels are found."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from magnet.evaluation.suspects import Doubts, doubt_labels
+from magnet.experiments.suspects import plant, precision
+
+X, Y = load_digits(return_X_y=True)
+X, Y = torch.tensor(X[:700] / 16), Y[:700]
+
+
+@pytest.fixture(scope="module")
+def searched():
+    given, planted = plant(Y, 0.1, seed=0)
+    return given, planted, doubt_labels(X, torch.from_numpy(given))
+
+
+def test_nine_of_ten_planted_labels_are_among_as_many_suspects(searched):
+    _, planted, doubts = searched
+    assert precision(-doubts.loss.numpy(), planted) > 0.9
+
+
+def test_the_suggestion_is_the_label_that_was_replaced(searched):
+    _, planted, doubts = searched
+    assert (doubts.suggestion.numpy()[planted] == Y[planted]).mean() > 0.9
+    assert ((doubts.probability >= 0) & (doubts.probability <= 1 + 1e-9)).all()
+
+
+def test_an_example_has_no_vote_on_its_own_label(searched):
+    """With its own vote a wrong label would be half right in a class of two clusters; here it gets next to none."""
+    given, planted, doubts = searched
+    assert np.exp(-doubts.loss.numpy()[planted]).mean() < 0.15
+    right = np.setdiff1d(np.arange(len(given)), planted)
+    assert np.exp(-doubts.loss.numpy()[right]).mean() > 0.8
+
+
+def test_the_only_example_of_a_class_is_not_doubted():
+    labels = torch.from_numpy(Y[:200].copy())
+    labels[3] = 10
+    doubts = doubt_labels(X[:200], labels)
+    assert (float(doubts.loss[3]), int(doubts.suggestion[3])) == (0.0, 10)
+    assert torch.isfinite(doubts.loss).all()
+
+
+def test_a_label_without_any_vote_has_a_finite_loss():
+    doubts = Doubts.of(torch.tensor([[0.0, 1.0]]), torch.tensor([0]))
+    assert float(doubts.loss[0]) == pytest.approx(27.6, abs=0.1)

@@ -1,0 +1,202 @@
+"""The HTTP service, over the loopback."""
+
+import base64
+import http.client
+import io
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+import magnet
+from magnet.training.config import TrainConfig
+from magnet.training.train import train
+
+uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("fastapi")
+
+X = (load_digits().data[:64] / 16).astype(np.float32)
+JSON = {"Content-Type": "application/json"}
+
+
+def start(model, **options):
+    """A server of a model on a free port of the loopback, in a thread; gives the server, the thread and the port."""
+    from magnet.export.service import make_service
+
+    config = uvicorn.Config(make_service(model, **options), host="127.0.0.1", port=0, log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started:
+        assert time.monotonic() < deadline, "the service did not start"
+        time.sleep(0.01)
+    return server, thread, server.servers[0].sockets[0].getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    config = TrainConfig(data="digits", steps=20, evaluate=False, quiet=True, out=tmp_path_factory.mktemp("s") / "run")
+    return magnet.load(train(config, silent=True))
+
+
+@pytest.fixture(scope="module")
+def port(model):
+    server, thread, port = start(model, most_bytes=2**20)
+    yield port
+    server.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def photo_port(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("p"), np.random.default_rng(0)
+    for number, name in enumerate(("dark", "light")):
+        (folder / "photos" / name).mkdir(parents=True)
+        for i in range(8):
+            pixels = rng.integers(0, 100, (20, 24, 3)) + 150 * number
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / "photos" / name / f"{i}.png")
+    config = TrainConfig(
+        data=str(folder / "photos"), image_size=12, steps=4, workers=0, test_draws=1, clusters_per_class=2,
+        evaluate=False, quiet=True, out=folder / "run",
+    )  # fmt: skip
+    server, thread, port = start(magnet.load(train(config, silent=True)))
+    yield port
+    server.should_exit = True
+    thread.join(10)
+
+
+def ask(port, method, path, body=None, headers=JSON):
+    """The status and the JSON of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request(method, path, body if body is None or isinstance(body, bytes) else json.dumps(body), headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def png(level):
+    stream = io.BytesIO()
+    Image.new("RGB", (30, 20), (level,) * 3).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def test_health_says_what_is_served(port, model):
+    status, found = ask(port, "GET", "/health")
+    assert (status, found["status"], found["kind"], found["shape"]) == (200, "ok", "vectors", [64])
+    assert found["classes"] == model.classes
+
+
+def test_answers_are_those_of_the_model(port, model):
+    body = {"vectors": X[:5].tolist()}
+    expected = model.classify(X[:5])
+    status, found = ask(port, "POST", "/classify", body)
+    assert status == 200
+    assert [answer["label"] for answer in found["answers"]] == expected.labels
+    np.testing.assert_allclose(
+        [list(answer["probabilities"].values()) for answer in found["answers"]], expected.probabilities, atol=1e-6
+    )
+    _, found = ask(port, "POST", "/embed", body)
+    np.testing.assert_allclose(found["representations"], model.embed(X[:5]), atol=1e-5)
+    _, found = ask(port, "POST", "/search?count=3", body)
+    assert [[row["name"] for row in rows] for rows in found["nearest"]] == [
+        [row.name for row in rows] for rows in model.search(X[:5], 3)
+    ]
+    _, found = ask(port, "POST", "/classify?refuse=true", {"vectors": [[1e3] * 64]})
+    assert found["answers"][0]["label"] is None
+
+
+def test_images_are_taken_as_they_are_and_as_base64(photo_port):
+    status, one = ask(photo_port, "POST", "/classify", png(20), {"Content-Type": "image/png"})
+    assert status == 200
+    files = [base64.b64encode(png(level)).decode() for level in (20, 230)]
+    status, two = ask(photo_port, "POST", "/classify", {"images": files})
+    assert status == 200
+    assert [answer["label"] for answer in two["answers"]] == ["dark", "light"]
+    assert two["answers"][0]["novelty"] == pytest.approx(one["answers"][0]["novelty"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status", "error"),
+    [
+        ("/classify", b"", JSON, 400, "the request is empty"),
+        ("/classify", b"{", JSON, 400, "cannot be read as JSON"),
+        ("/classify", b"[" * 100_000, JSON, 400, "cannot be read as JSON"),
+        ("/classify", [1, 2], JSON, 422, "expected {'vectors': [...]}"),
+        ("/classify", {"vectors": []}, JSON, 422, "at least one entry"),
+        ("/classify", {"vectors": [[1, 2]]}, JSON, 422, "lists of 64 finite numbers; found shape (1, 2)"),
+        ("/classify", {"vectors": [[1], [2, 3]]}, JSON, 422, "all of the same length"),
+        ("/classify", {"vectors": [["a"] * 64]}, JSON, 422, "lists of 64 numbers"),
+        ("/classify", {"vectors": [[float("nan")] * 64]}, JSON, 422, "finite numbers"),
+        ("/embed", {"vectors": [[0] * 64] * 257}, JSON, 413, "257 vectors in one request; at most 256"),
+        ("/embed", b"x" * (2**20 + 1), JSON, 413, "the request has 1,048,577 bytes"),
+        ("/embed", b"abc", {"Content-Type": "text/plain"}, 415, "found text/plain"),
+        ("/embed", b"abc", {}, 415, "found no content type"),
+        ("/search?count=0", {"vectors": [[0] * 64]}, JSON, 422, "query.count"),
+        ("/search?count=many", {"vectors": [[0] * 64]}, JSON, 422, "query.count"),
+        ("/nowhere", {}, JSON, 404, "Not Found"),
+    ],
+)
+def test_bad_input_gets_a_clear_4xx_in_json(port, path, body, headers, status, error):
+    found = ask(port, "POST", path, body, headers)
+    assert found[0] == status
+    assert list(found[1]) == ["error"]
+    assert error in found[1]["error"]
+
+
+def test_a_method_that_is_not_there_is_said_in_json(port):
+    assert ask(port, "GET", "/classify") == (405, {"error": "Method Not Allowed"})
+
+
+def test_bad_images_get_a_clear_4xx_in_json(photo_port):
+    for body, headers in ((b"no image", {"Content-Type": "image/jpeg"}), (png(3)[:60], {"Content-Type": "image/png"})):
+        assert ask(photo_port, "POST", "/classify", body, headers) == (
+            422,
+            {"error": "image 0 cannot be read as an image"},
+        )
+    assert ask(photo_port, "POST", "/embed", {"images": ["***"]}) == (422, {"error": "image 0 is no base64 text"})
+    assert ask(photo_port, "POST", "/embed", {"images": [3]}) == (422, {"error": "image 0 is no base64 text"})
+
+
+def test_a_small_file_of_very_many_pixels_is_refused(photo_port):
+    stream = io.BytesIO()
+    Image.new("1", (10_000, 10_000)).save(stream, "PNG")
+    status, found = ask(photo_port, "POST", "/embed", stream.getvalue(), {"Content-Type": "image/png"})
+    assert (status, "too many" in found["error"]) == (413, True)
+
+
+def test_the_description_names_every_path(port):
+    _, found = ask(port, "GET", "/openapi.json")
+    assert set(found["paths"]) == {"/health", "/classify", "/embed", "/search"}
+    assert "requestBody" in found["paths"]["/classify"]["post"]
+
+
+def many_clients(port, clients, requests, seconds, expected):
+    """Requests that many clients at once make, until each has made its number or the time is over; wrong answers."""
+    until, wrong = time.monotonic() + seconds, []
+
+    def client(number):
+        made = 0
+        while made < requests and time.monotonic() < until:
+            row = (number + made) % len(X)
+            status, found = ask(port, "POST", "/classify", {"vectors": [X[row].tolist()]})
+            if status != 200 or found["answers"][0]["label"] != expected[row]:
+                wrong.append((status, found))
+            made += 1
+        return made
+
+    with ThreadPoolExecutor(clients) as pool:
+        return sum(pool.map(client, range(clients))), wrong
+
+
+def test_fifty_clients_at_once_get_their_own_answers(port, model):
+    made, wrong = many_clients(port, 50, 4, 20, model.classify(X).labels)
+    assert made >= 50
+    assert wrong == []
