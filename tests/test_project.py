@@ -1,6 +1,7 @@
 """The files around the package agree with it."""
 
 import ast
+import inspect
 import re
 import tomllib
 from pathlib import Path
@@ -54,3 +55,22 @@ def test_files_that_a_page_names_exist(page):
     named = re.findall(r"`((?:src|tests|docs|\.github)/[^`*]+)`", text)
     assert len(named) >= 5
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("name", magnet.__all__)
+def test_every_public_name_shows_an_example_and_says_where_in_the_paper_it_stands(name):
+    text = inspect.getdoc(getattr(magnet, name))
+    assert ">>> " in text
+    assert re.search(r"section \d|equation \d|appendix [A-D]|Adaptive Density Discrimination", text)
+
+
+def test_a_public_name_is_defined_in_one_file():
+    """But for what every command, experiment and measurement has, and the three commands for Python."""
+    shared = {"main", "run", "measure", "train", "evaluate", "MagnetLoss"}
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        if "commands" not in path.parts:
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                    found.setdefault(node.name, []).append(path.name)
+    assert {name: files for name, files in found.items() if len(files) > 1 and name not in shared} == {}

@@ -21,7 +21,7 @@ from magnet.training.train import train as train_run
 
 
 def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **settings: Any) -> Run:
-    """Train a representation, and open the run.
+    """Train a representation (section 3.2), and open the run.
 
     Args:
         data: what `--data` takes; or a pair (X, y) of arrays, tensors or frames, vectors (N, d) and labels (N,); or a
@@ -54,12 +54,19 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
 
 
 def evaluate(run: Run | str | Path, data: Any = None, part: str = "test") -> dict[str, Any]:
-    """Errors of a run under kNC, soft kNN and its own head: see `magnet.runs.evaluate.evaluate`.
+    """Errors of a run under kNC, soft kNN (section 3.3) and its own head: see `magnet.runs.evaluate.evaluate`.
 
     Args:
         run: an opened run, or its folder.
         data: other data than the run's own, as for `train`; its classes are matched by name.
         part: "train", "validation", "test" or "all".
+
+    >>> import tempfile
+    >>> X, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 2
+    >>> run = train((X + 9 * y[:, None], y), tempfile.mkdtemp() + "/run", steps=3, silent=True)
+    >>> found = evaluate(run)
+    >>> found["n"], found["knc"]["error"], found["knn"]["error"]
+    (18, 0.0, 0.0)
     """
     opened = run if isinstance(run, Run) else Run(Path(run), need_data=data is None)
     if data is None or isinstance(data, str | Path):
@@ -68,11 +75,17 @@ def evaluate(run: Run | str | Path, data: Any = None, part: str = "test") -> dic
 
 
 def explore(runs: Run | str | Path | Sequence[Run | str | Path], out: str | Path = "explore.html") -> Path:
-    """Write the page that shows what one to three runs have learnt, and return where it is.
+    """Write the page that shows what one to three runs have learnt (maps as in appendix A), and return where it is.
 
     Args:
         runs: opened runs or their folders, all on the same data.
         out: the page.
+
+    >>> import tempfile
+    >>> folder, X = Path(tempfile.mkdtemp()), np.random.default_rng(0).normal(size=(60, 4))
+    >>> run = train((X, np.arange(60) % 2), folder / "run", steps=3, silent=True)
+    >>> explore(run, folder / "explore.html").name
+    'explore.html'
     """
     several = [runs] if isinstance(runs, Run | str | Path) else list(runs)
     opened = [run if isinstance(run, Run) else Run(Path(run)) for run in several]

@@ -29,7 +29,7 @@ TALLY_ELEMENTS = 2**22  # votes for classes that are held at a time
 
 
 class SoftNeighbours:
-    """Soft k-nearest-neighbour classification.
+    """Soft k-nearest-neighbour classification (section 3.3).
 
     Args:
         representations: (N, d) references.
@@ -140,7 +140,7 @@ class SoftNeighbours:
 
 
 class NearestClusters(SoftNeighbours):
-    """k-nearest-cluster classification (kNC, equation 6): the references are the centres of an index.
+    """k-nearest-cluster classification (kNC, section 3.3, equation 6): the references are the centres of an index.
 
     Args:
         index: the clusters of the training set.

@@ -24,7 +24,7 @@ LAYOUT = {"centres": "float J d", "centre_labels": "int J", "assignments": "int 
 
 
 class ClusterIndex:
-    """The clusters of every class: an immutable picture of the space at one moment.
+    """The clusters of every class (section 3.1): an immutable picture of the space at one moment.
 
     Attributes:
         centres: (J, d) means of the clusters.
@@ -34,6 +34,17 @@ class ClusterIndex:
         sizes: (J,) members of each cluster.
         order: (N,) the examples, cluster by cluster, ascending in each.
         iterations: K-means iterations that the slowest class needed (0 when not made by `fit`).
+
+    Examples:
+        Three classes on a line, the first of two modes; the nearest cluster of another class to that at 20.5 is at 4.5.
+
+        >>> points = torch.tensor([[0.0], [1.0], [20.0], [21.0], [4.0], [5.0], [40.0], [41.0]])
+        >>> index = ClusterIndex.fit(points, torch.tensor([0, 0, 0, 0, 1, 1, 2, 2]), [2, 1, 1])
+        >>> index
+        ClusterIndex(4 clusters of 3 classes over 8 examples, d=1, variance=0.2857)
+        >>> second_mode = int(index.assignments[2])
+        >>> index.members(second_mode), index.centres[index.impostors(second_mode, 1)]
+        (tensor([2, 3]), tensor([[4.5000]]))
     """
 
     def __init__(

@@ -41,7 +41,11 @@ OwnMean = Literal["batch", "leave-one-out"]
 
 
 class MagnetOutput(NamedTuple):
-    """What the objective gives: its mean (), the loss of each example (B,) and the variance used ()."""
+    """What the objective (section 3.2) gives: its mean (), the loss of each example (B,) and the variance used ().
+
+    >>> MagnetOutput(torch.tensor(0.5), torch.tensor([0.0, 1.0]), torch.tensor(2.0)).per_example
+    tensor([0., 1.])
+    """
 
     loss: Tensor
     per_example: Tensor
@@ -126,7 +130,7 @@ def magnet_objective(
     variance: Tensor | float | None = None,
     chunk: int = 4096,
 ) -> MagnetOutput:
-    """The full-set objective (equation 4) of N representations over an index of J clusters.
+    """The full-set objective (section 3.1, equation 4) of N representations over an index of J clusters.
 
     Args:
         representations: (N, d).
@@ -227,7 +231,7 @@ def terms(r: Tensor, batch: Membership, options: Constants, variance: Tensor | N
 
 
 class MagnetLoss(nn.Module):
-    """`magnet_loss` as a module that keeps the running variance for k-nearest-cluster evaluation.
+    """`magnet_loss` as a module that keeps the running variance for k-nearest-cluster evaluation (section 3.3).
 
     In training mode each batch's variance enters an exponential average, ``decay`` old and ``1 - decay`` new,
     corrected for its start so that the first batches count in full.

@@ -42,7 +42,7 @@ class _Update:
 
 
 class NeighbourhoodSampler(Sampler[list[int]]):
-    """Draws local neighbourhoods: a seed cluster and its nearest impostor clusters, D examples of each.
+    """Draws local neighbourhoods (section 3.2): a seed cluster and its nearest impostor clusters, D examples of each.
 
     A ``batch_sampler`` for `torch.utils.data.DataLoader`. Every batch lists the seed cluster's examples first, then
     those of its impostors, nearest first. Seeds are drawn in proportion to the mean cached loss of a cluster.

@@ -32,6 +32,9 @@ def calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> fl
         confidence: (n,) the probability of the predicted class, in [0, 1].
         correct: (n,) whether the prediction was right.
         bins: B.
+
+    >>> calibration_error(torch.tensor([0.75, 0.75, 0.5, 0.5]), torch.tensor([True, True, True, False]))
+    0.125
     """
     confidence = confidence.double()
     place = (confidence * bins).ceil().long().clamp(1, bins) - 1

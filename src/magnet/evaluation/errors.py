@@ -44,6 +44,10 @@ def top_errors(scores: Tensor, classes: Tensor, labels: Tensor, tops: tuple[int,
         classes: (C,) the label of each column.
         labels: (n,) the truth.
         tops: 1 gives ``error``, k > 1 gives ``error@k``.
+
+    >>> scores = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]).log()
+    >>> top_errors(scores, torch.tensor([0, 1, 2]), labels=torch.tensor([0, 1]), tops=(1, 2))
+    {'error': 0.5, 'error@2': 0.0}
     """
     ranked = scores.topk(min(max(tops), scores.shape[1]), dim=1)
     hits = (classes[ranked.indices] == labels[:, None]) & (ranked.values > -torch.inf)

@@ -29,6 +29,10 @@ def paired_interval(a: np.ndarray, b: np.ndarray, *, seed: int = 0, draws: int =
             value of it. Examples and repetitions are drawn with replacement, the same ones of both.
         seed: of the draws.
         draws: how many.
+
+    >>> a, b = np.array([[0, 0, 1, 0] * 20]), np.array([[1, 0, 1, 0] * 20])
+    >>> [round(float(x), 2) for x in paired_interval(a, b)]
+    [-0.25, -0.35, -0.16]
     """
     return _interval(a, b, lambda x, y: x - y, seed, draws)
 

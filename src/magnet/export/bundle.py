@@ -39,13 +39,21 @@ def load(
     device: str = "auto",
     report: Report | None = None,
 ) -> Model:
-    """Open a run folder or an exported bundle for use. Nothing in it is executed.
+    """Open a run folder or an exported bundle for use, by kNC (section 3.3). Nothing in it is executed.
 
     Args:
         path: the folder.
         which: of a run, the "best" checkpoint by validation (the last where there was none) or the "last".
         device: where to compute; "auto" takes a GPU if there is one.
         report: told how many examples of a run are embedded, of how many, the first time that it is used.
+
+    >>> import tempfile, magnet, numpy
+    >>> folder, y = Path(tempfile.mkdtemp()), numpy.arange(60) % 2
+    >>> X = numpy.random.default_rng(0).normal(size=(60, 4)) + 9 * y[:, None]
+    >>> numpy.savez(folder / "data.npz", X=X, y=y)
+    >>> run = magnet.train(folder / "data.npz", folder / "run", steps=3, silent=True)
+    >>> load(run.folder).classify([[9.0, 9.0, 9.0, 9.0]]).labels
+    ['1']
     """
     folder = Path(path)
     check_model(folder)

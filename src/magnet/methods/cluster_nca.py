@@ -29,6 +29,11 @@ def cluster_nca_loss(
 
     Returns:
         The losses (B,) and the variance ().
+
+    Examples:
+        >>> r, clusters = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([0, 0, 1, 1])
+        >>> cluster_nca_loss(r, clusters, labels=clusters)
+        (tensor([0.0001, 0.0486, 0.0486, 0.0001]), tensor(0.3333))
     """
     r = at_least_float32(representations)
     r = r - r.detach().mean(dim=0)

@@ -30,6 +30,11 @@ def contrastive_loss(representations: Tensor, labels: Tensor, margin: float) -> 
 
     Returns:
         (P,), one loss for each pair.
+
+    Examples:
+        >>> r = torch.tensor([[0.0], [1.0], [0.0], [0.5]])
+        >>> contrastive_loss(r, torch.tensor([0, 0, 0, 1]), margin=1.0)  # a similar pair, then a dissimilar one
+        tensor([0.5000, 0.1250])
     """
     first, mate = at_least_float32(representations).unflatten(0, (-1, 2)).unbind(dim=1)
     similar = labels[0::2] == labels[1::2]

@@ -45,7 +45,7 @@ def share_loss(distances: Tensor, own: Tensor, others: Tensor) -> Tensor:
 
 
 def nca_loss(representations: Tensor, labels: Tensor, factor: Tensor | float = 1.0) -> Tensor:
-    """The NCA objective of each row over a batch,
+    """The NCA objective (section 3.4) of each row over a batch,
 
         -log sum_{n' != n, C(n') = C(n)} exp(-a |r_n - r_n'|^2) / sum_{n' != n} exp(-a |r_n - r_n'|^2).
 
@@ -58,6 +58,10 @@ def nca_loss(representations: Tensor, labels: Tensor, factor: Tensor | float = 1
 
     Returns:
         (B,).
+
+    Examples:
+        >>> nca_loss(torch.tensor([[0.0], [1.0], [1.0]]), torch.tensor([0, 0, 1]))
+        tensor([0.6931, 1.3133, 0.0000])
     """
     distances = factor * centred_squared_distances(representations, representations)
     alike = labels[:, None] == labels[None, :]

@@ -36,6 +36,10 @@ def centroid_logits(
 
     Returns:
         (n, C), -inf for a class without centroids.
+
+    Examples:
+        >>> centroid_logits(torch.tensor([[1.0]]), torch.tensor([[0.0], [3.0]]), torch.tensor([0, 1]), 2, 1.0)
+        tensor([[-1., -4.]])
     """
     scores = -factor * centred_squared_distances(representations, centroids)
     column = centroid_labels.expand_as(scores)

@@ -24,7 +24,7 @@ from magnet.methods.base import (
 
 
 def triplet_loss(representations: Tensor, alpha: float) -> Tensor:
-    """``{|r - r+|^2 - |r - r-|^2 + alpha}_+`` of rows that lie in threes: seed, positive, negative.
+    """``{|r - r+|^2 - |r - r-|^2 + alpha}_+`` (section 2) of rows that lie in threes: seed, positive, negative.
 
     Args:
         representations: (3T, d).
@@ -32,6 +32,10 @@ def triplet_loss(representations: Tensor, alpha: float) -> Tensor:
 
     Returns:
         (T,), one loss for each triplet.
+
+    Examples:
+        >>> triplet_loss(torch.tensor([[0.0], [1.0], [2.0], [0.0], [1.0], [1.2]]), alpha=1.0)
+        tensor([0.0000, 0.5600])
     """
     seed, positive, negative = at_least_float32(representations).unflatten(0, (-1, 3)).unbind(dim=1)
     apart = (seed - positive).square().sum(dim=1) - (seed - negative).square().sum(dim=1)
@@ -39,7 +43,11 @@ def triplet_loss(representations: Tensor, alpha: float) -> Tensor:
 
 
 def target_neighbours(space: Tensor, labels: Tensor, count: int) -> Tensor:
-    """The ``count`` nearest examples of the same class (N, count), -1 where a class has fewer."""
+    """The ``count`` nearest examples of the same class (N, count) (section 2), -1 where a class has fewer.
+
+    >>> target_neighbours(torch.tensor([[0.0], [1.0], [5.0], [6.0]]), torch.tensor([0, 0, 0, 1]), 1).T
+    tensor([[ 1,  0,  1, -1]])
+    """
     targets = torch.full((len(labels), count), -1)
     for c in labels.unique():
         members = (labels == c).nonzero().squeeze(1)
