@@ -254,6 +254,17 @@ def stratified_folds(labels: Tensor, folds: int, seed: int) -> Tensor:
     return fold.masked_fill(torch.bincount(labels)[labels] == 1, -1)
 
 
+def stratified_part(labels: Tensor, most: int, seed: int) -> Tensor:
+    """The places (n,) of all examples, in order; of more than ``most`` those of one fold, and of every lone example.
+
+    >>> stratified_part(torch.tensor([0, 0, 0, 0, 1, 1, 2]), most=4, seed=0)
+    tensor([0, 2, 4, 6])
+    """
+    if len(labels) <= most:
+        return torch.arange(len(labels))
+    return (stratified_folds(labels, -(-len(labels) // most), seed) <= 0).nonzero().flatten()
+
+
 def choose_clusters(
     folds: Folds, parts: list[Tensor], held: list[Tensor], candidates: Iterable[int]
 ) -> tuple[int, float]:

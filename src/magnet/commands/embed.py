@@ -9,7 +9,7 @@ from magnet.commands.terminal import Inputs, RunFolder, check_inputs, progress, 
 from magnet.data.sources import find_source
 from magnet.errors import UserError
 from magnet.files import replacing
-from magnet.runs.folders import check_run
+from magnet.runs.folders import check_file, check_run
 
 if TYPE_CHECKING:
     from magnet.runs.run import Run
@@ -52,10 +52,7 @@ class Embed:
 def main(arguments: Sequence[str]) -> None:
     """Embed and write."""
     options = read_options(Embed, "embed", HELP, arguments)
-    if options.out.suffix.lower() != ".npz":
-        raise UserError(f"--out {options.out} must end in .npz")
-    if options.out.is_dir() or (options.out.exists() and not options.force):
-        raise UserError(f"{options.out} exists already: give another --out, or --force to overwrite it")
+    check_file(options.out, force=options.force, kinds=(".npz",))
     if options.test_draws < 1:
         raise UserError(f"--test-draws must be at least 1; found {options.test_draws}")
     if bool(options.data) == bool(options.inputs):

@@ -12,6 +12,7 @@ from magnet.commands.train import check_settings
 from magnet.data.sources import kind_of
 from magnet.errors import UserError
 from magnet.files import replacing
+from magnet.runs.folders import check_file
 from magnet.training.config import TrainConfig, start_note, with_preset
 
 if TYPE_CHECKING:
@@ -61,10 +62,7 @@ class Features:
 def main(arguments: Sequence[str]) -> None:
     """Compute and write."""
     options = read_options(Features, "features", HELP, arguments)
-    if options.out.suffix.lower() not in KINDS:
-        raise UserError(f"--out {options.out} must end in {' or '.join(KINDS)}")
-    if options.out.is_dir() or (options.out.exists() and not options.force):
-        raise UserError(f"{options.out} exists already: give another --out, or --force to overwrite it")
+    check_file(options.out, force=options.force, kinds=KINDS)
     config = _config(options)
     check_settings(config)
     if kind_of(config.data) == "vectors":

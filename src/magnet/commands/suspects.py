@@ -12,7 +12,7 @@ from rich.console import Console
 from magnet.commands.terminal import RunFolder, plain, progress, read_options, say_notes, table
 from magnet.errors import UserError
 from magnet.files import replacing
-from magnet.runs.folders import check_run
+from magnet.runs.folders import check_file, check_run
 
 HELP = """The examples whose labels are likely wrong, worst first.
 
@@ -49,10 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.count < 0:
         raise UserError(f"--count must be at least 0; found {options.count}")
     if options.out is not None:
-        if options.out.suffix.lower() != ".csv":
-            raise UserError(f"--out {options.out} must end in .csv")
-        if options.out.is_dir() or (options.out.exists() and not options.force):
-            raise UserError(f"{options.out} exists already: give another --out, or --force to overwrite it")
+        check_file(options.out, force=options.force, kinds=(".csv",))
     check_run(options.run)
 
     from magnet.runs.run import Run

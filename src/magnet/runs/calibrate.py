@@ -21,7 +21,17 @@ from magnet.files import inside, read_record, write_record
 from magnet.index import ClusterIndex
 from magnet.schema import Bounds, Count, Positive
 from magnet.training.config import TrainConfig
-from magnet.votes import PULL, Examples, Folds, Votes, choose_knc, choose_knn, hold_out, stratified_folds
+from magnet.votes import (
+    PULL,
+    Examples,
+    Folds,
+    Votes,
+    choose_knc,
+    choose_knn,
+    hold_out,
+    stratified_folds,
+    stratified_part,
+)
 
 if TYPE_CHECKING:
     from magnet.runs.run import Run
@@ -124,11 +134,7 @@ def _folds_of(run: "Run", representations: Tensor, labels: Tensor) -> Folds | No
         rows = rows[torch.isin(labels[rows], own)]
         held = Examples(run.embed(rows, test=True).double(), labels[rows])
         return Folds([Examples(representations.double(), own)], [held], weight, run.config.neighbours, run.config.seed)
-    places = (
-        torch.arange(len(own))
-        if len(own) <= MOST
-        else (stratified_folds(own, -(-len(own) // MOST), 0) <= 0).nonzero()[:, 0]
-    )
+    places = stratified_part(own, MOST, seed=0)
     examples = Examples(representations[places].double(), own[places])
     return hold_out(examples, 1 / FOLDS, weight, run.config.neighbours, run.config.seed)
 

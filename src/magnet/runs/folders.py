@@ -31,8 +31,12 @@ def check_model(folder: Path) -> None:
         check_run(folder)
 
 
-def check_file(path: Path, *, force: bool) -> None:
-    """Refuse to write over a file that is there already."""
+def check_file(path: Path, *, force: bool, kinds: tuple[str, ...] = ()) -> None:
+    """Refuse to write a file of another kind than ``kinds`` (endings such as ".npz"; none: any), or over one that is
+    there already.
+    """
+    if kinds and path.suffix.lower() not in kinds:
+        raise UserError(f"{path} must end in {' or '.join(kinds)}")
     if path.is_dir() or (path.exists() and not force):
         raise UserError(f"{path} exists already: choose another place, or --force to replace it")
 

@@ -16,7 +16,7 @@ from magnet.recipe import Chosen, Recipe
 from magnet.start import Start
 from magnet.training.config import TrainConfig
 from magnet.training.features import features_for
-from magnet.votes import Examples, cluster, hold_out, stratified_folds
+from magnet.votes import Examples, cluster, hold_out, stratified_part
 
 MOST = 20_000  # examples by which settings are chosen: of more, a stratified part
 MOST_IMAGES = 100_000  # whose features the start is fitted to
@@ -50,15 +50,15 @@ def prepare(config: TrainConfig, data: Dataset, say: Callable[[str], None] = lam
     labels = data.labels[rows]
     begun = time.perf_counter()
     if data.kind == "vectors":
-        some = _some(labels, LARGEST // max(1, math.prod(data.shape)), config.seed)
+        some = stratified_part(labels, LARGEST // max(1, math.prod(data.shape)), config.seed)
         x = data.batch(rows[some]).flatten(1)
     else:
-        some = _some(labels, MOST_IMAGES, config.seed)
+        some = stratified_part(labels, MOST_IMAGES, config.seed)
         x = features_for(config, data, rows[some], lambda done, of: say(f"features of {done:,} of {of:,} images"))
     passed = time.perf_counter()
     say("choosing the start")
     data_all = Examples(x, labels[some])
-    few = data_all.take(_some(data_all.labels, MOST, config.seed))
+    few = data_all.take(stratified_part(data_all.labels, MOST, config.seed))
     few = Examples(few.x.double(), few.labels)
     recipe, class_weight = recipe_of(config), torch.ones(len(data.classes), dtype=torch.float64)
     dim = recipe.dim_for(data_all.x)
@@ -146,11 +146,3 @@ def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, 
             pull=chosen.pull or 0.0,
         )
     return config
-
-
-def _some(labels: Tensor, most: int, seed: int) -> Tensor:
-    """All places (n,), or of more than ``most`` a stratified part, in order."""
-    if len(labels) <= most:
-        return torch.arange(len(labels))
-    fold = stratified_folds(labels, -(-len(labels) // most), seed)
-    return (fold <= 0).nonzero().flatten()
