@@ -40,18 +40,18 @@ def run(lab: Lab) -> Outcome:
     lab.expect(len(lab.methods) * (sorts * lab.tries + lab.pairings + (sorts - 1) * lab.seeds))
     seed = lab.configure("magnet").seed
     pairs = [merge_classes(lab.data, seed + pairing) for pairing in range(lab.pairings)]
-    values = {PAIRS: _measure(lab, PAIRS, merge_classes(lab.held, seed + SEARCH_PAIRING), pairs)}
-    tables = _tables(lab, f"merged in random pairs, {lab.pairings} pairings and seeds", values[PAIRS])
+    values = {PAIRS: measure_hidden(lab, PAIRS, merge_classes(lab.held, seed + SEARCH_PAIRING), pairs)}
+    tables = hidden_tables(lab, f"merged in random pairs, {lab.pairings} pairings and seeds", values[PAIRS])
     if groups is not None:
         merged = merge_groups(lab.data, groups)
         some = ", ".join(merged.classes[:3]) + (", ..." if len(merged.classes) > 3 else "")
-        values[GROUPS] = _measure(lab, GROUPS, merge_groups(lab.held, groups), [merged] * lab.seeds)
+        values[GROUPS] = measure_hidden(lab, GROUPS, merge_groups(lab.held, groups), [merged] * lab.seeds)
         name = f"merged in {len(merged.classes)} real groups ({some}), {seeds(lab.seeds)}"
-        tables += _tables(lab, name, values[GROUPS])
+        tables += hidden_tables(lab, name, values[GROUPS])
     return Outcome(tables, values=values)
 
 
-def _measure(lab: Lab, part: str, held: Dataset, merged: list[Dataset]) -> dict[str, Any]:
+def measure_hidden(lab: Lab, part: str, held: Dataset, merged: list[Dataset]) -> dict[str, Any]:
     """Errors of each method on the hidden classes in each repetition; settings are chosen on ``held``."""
     values: dict[str, Any] = {}
     mistakes: dict[str, dict[str, list[np.ndarray | None]]] = {}  # by method and measure, (n,) of each repetition
@@ -92,7 +92,8 @@ def _mistakes(run: Run) -> dict[str, np.ndarray]:
     return found | {"probe": (predicted != truth).numpy()}
 
 
-def _tables(lab: Lab, how: str, values: dict[str, Any]) -> list[Table]:
+def hidden_tables(lab: Lab, how: str, values: dict[str, Any]) -> list[Table]:
+    """Errors on the hidden classes, Magnet against each method, and the settings."""
     columns = ["kNC", "kNC @5", "soft kNN", "soft kNN @5", "linear probe"]
     errors = Table(
         f"{lab.data.name}, {how}: error on the hidden classes, in %",

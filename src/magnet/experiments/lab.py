@@ -55,7 +55,11 @@ def methods_of(experiment: str, given: tuple[str, ...] = (), *, peers: bool = Fa
         return given
     if experiment == "maps":
         return MAPPED
-    return (*METHODS, *PEERS) if peers and experiment in ("fine-grained", "metrics", "hierarchy") else METHODS
+    return (
+        (*METHODS, *PEERS)
+        if peers and experiment in ("fine-grained", "metrics", "hierarchy", "coarse-to-fine")
+        else METHODS
+    )
 
 
 def read_row(row: str) -> tuple[str, dict[str, Any]]:
