@@ -109,7 +109,7 @@ def make_service(model: Model, *, most_bytes: int = 16 * MEBIBYTE) -> FastAPI:
         media = request.headers.get("content-type", "").split(";")[0].strip().lower()
 
         def compute() -> Any:
-            inputs = read_images(media, body) if kind == "images" else read_vectors(media, body, width)
+            inputs = sent_images(media, body) if kind == "images" else sent_vectors(media, body, width)
             with turn:
                 return work(inputs)
 
@@ -191,7 +191,7 @@ async def read_body(request: Request, most: int) -> bytes:
     return b"".join(parts)
 
 
-def read_vectors(media: str, body: bytes, width: int) -> np.ndarray:
+def sent_vectors(media: str, body: bytes, width: int) -> np.ndarray:
     """Vectors float32 (n, width) from JSON: {"vectors": [[...], ...]}."""
     rows = _entries(media, body, "vectors")
     try:
@@ -203,7 +203,7 @@ def read_vectors(media: str, body: bytes, width: int) -> np.ndarray:
     return table
 
 
-def read_images(media: str, body: bytes) -> list[Image.Image]:
+def sent_images(media: str, body: bytes) -> list[Image.Image]:
     """Images from the body itself, or from JSON: {"images": ["base64 of a file", ...]}."""
     if media.startswith("image/") or media == "application/octet-stream":
         return [_image(body, 0)]
