@@ -26,6 +26,7 @@ EXPERIMENTS = {
     "coarse-to-fine": "error on fine classes after training on coarse ones (columns, folders, Pets, CUB, CIFAR-100)",
     "suspects": "planted wrong labels: how many are found, beside cleanlab",
     "estimator": "MagnetClassifier without settings beside a tuned logistic regression; novelty, new classes, pairs",
+    "first-model": "photographs: error and processor time with a frozen trunk, and of training the whole network",
     "ablations": "alpha, K, M against D, L, refreshes, scaling, sampling, warm start",
 }
 TRAINED = {field.name for field in dataclasses.fields(TrainConfig)}
