@@ -29,7 +29,7 @@ def test_calibration_finds_the_scaling_of_the_data():
     labels = torch.arange(4000) % 2
     r = (2.0 * labels + torch.randn(4000, generator=rng)).double()[:, None]
     index = ClusterIndex(torch.tensor([[0.0], [2.0]]).double(), torch.arange(2), labels, torch.tensor(1.0))
-    scaling, loss = calibrate_votes([VotingTrial(index, r, labels)], torch.ones(2).double(), neighbours=2)
+    scaling, loss, _ = calibrate_votes([VotingTrial(index, r, labels)], torch.ones(2).double(), neighbours=2)
     assert 0.85 < scaling < 1.15
     assert loss < 0.5
 

@@ -5,7 +5,7 @@ import math
 import torch
 
 from magnet.classify import SoftNeighbours
-from magnet.votes import NEIGHBOURS, Examples, Folds, Votes, choose_knc, choose_knn, cluster
+from magnet.votes import NEIGHBOURS, Calibrated, Examples, Folds, Votes, choose_knc, choose_knn, cluster
 
 
 def noisy(n, seed, spread=1.0):
@@ -68,3 +68,16 @@ def test_centres_are_refined_only_where_that_lowers_the_held_out_log_loss():
 
     assert judged(auto) <= min(judged(means), judged(refined)) + 1e-6
     assert math.isclose(means.scaling, refined.scaling)
+
+
+def test_a_gain_within_its_standard_error_is_not_clear():
+    rng = torch.Generator().manual_seed(0)
+    each = torch.rand(400, generator=rng).double() / 400
+    base = Calibrated(1.0, float(each.sum()), each)
+    by_chance = each - torch.randn(400, generator=rng).double() * 1e-3
+    by_chance = by_chance - (by_chance - each).mean() - 1e-5  # lower in the mean, by far less than its error
+    everywhere = each * 0.99
+    assert Calibrated(1.0, float(by_chance.sum()), by_chance).log_loss < base.log_loss
+    assert not Calibrated(1.0, float(by_chance.sum()), by_chance).clearly_below(base)
+    assert Calibrated(1.0, float(everywhere.sum()), everywhere).clearly_below(base)
+    assert not base.clearly_below(base)

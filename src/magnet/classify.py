@@ -26,6 +26,7 @@ from magnet.neighbours import (
 )
 
 TALLY_ELEMENTS = 2**22  # votes for classes that are held at a time
+STAYS_KNOWN = 0.99  # the share of known examples that the limit of novelty is not to refuse
 
 
 class SoftNeighbours:

@@ -20,10 +20,21 @@ from magnet.index import ClusterIndex
 from magnet.objective import MagnetLoss
 from magnet.sampler import NeighbourhoodSampler
 from magnet.start import POWERS, SHRINKAGES, Choice, Start, WithinClusters, choose_start
-from magnet.votes import CLUSTERS, PULL, Examples, Folds, choose_pull, cluster, cluster_weights, hold_out
+from magnet.votes import (
+    CLUSTERS,
+    ENOUGH_FOR_START,
+    ENOUGH_HELD_OUT,
+    PULL,
+    Examples,
+    Folds,
+    choose_pull,
+    cluster,
+    cluster_weights,
+    folds_for,
+    hold_out,
+)
 
 LEAST_STEPS = 25  # in an iteration, where a pass over the data is shorter
-TRAINED_SHRINKAGES = 2  # how many of the shrinkages that suit the start are tried in training
 CLUSTERS_PER_BATCH, EXAMPLES_PER_CLUSTER = 48, 4  # M and D; with fewer clusters D is larger, so that batches are not
 
 
@@ -103,7 +114,7 @@ class Recipe:
         ``say`` is told what was chosen, line by line. With fewer than 30 examples held out, what is not given is one
         cluster, a power of 1, a shrinkage of 0.4, standardised features, a scaling of k, at most 10, and means.
         """
-        folds = hold_out(data, self.held_out, class_weight, self.neighbours, seed)
+        folds = self.hold_out(data, class_weight, seed)
         if folds is None:
             scaling = float(min(10, self.dim_for(data.x)))
             return Chosen(
@@ -119,8 +130,9 @@ class Recipe:
             )
         choices = self.choose_start(folds, self.dim_for(data.x), say)
         best = choices[0]
-        training_scaling = best.scaling / 2 if self.scaling is None else self.scaling
-        tried = [self._try(folds, choice, training_scaling, seed, say) for choice in choices[:TRAINED_SHRINKAGES]]
+        training_scaling = best.votes.scaling / 2 if self.scaling is None else self.scaling
+        folds = folds.first(folds_for(len(data.labels), self.held_out, ENOUGH_HELD_OUT))
+        tried = [self._try(folds, choice, training_scaling, seed, say) for choice in choices]
         trial = min(tried, key=lambda trial: min(trial.log_losses))
         pull = None
         if self.centres != "means":
@@ -133,6 +145,10 @@ class Recipe:
             best.power, best.standardize, trial.shrinkage, best.n_clusters, training_scaling, trial.scaling, pull,
             trial.iterations, trial,
         )  # fmt: skip
+
+    def hold_out(self, data: Examples, class_weight: Tensor, seed: int) -> Folds | None:
+        """The folds that the start is judged by; None where there are too few examples."""
+        return hold_out(data, self.held_out, class_weight, self.neighbours, seed, ENOUGH_FOR_START)
 
     def choose_start(self, folds: Folds, dim: int, say: Callable[[str], None]) -> list[Choice]:
         """The start alone, with each shrinkage, the best first."""
@@ -147,7 +163,8 @@ class Recipe:
         best = choices[0]
         say(
             f"start: power {best.power:g}, {best.n_clusters} cluster{'s' * (best.n_clusters > 1)} a class, shrinkage "
-            f"{best.shrinkage:g}{', standardised' if best.standardize else ''}; held-out log-loss {best.log_loss:.4f}"
+            f"{best.shrinkage:g}{', standardised' if best.standardize else ''}; "
+            f"held-out log-loss {best.votes.log_loss:.4f}"
         )
         return choices
 
@@ -216,15 +233,15 @@ class Recipe:
         best: Trial | None = None
         runs = (
             self.train(part, data.labels, folds.class_weight, choice.n_clusters, scaling, seed)
-            for part, data in zip(choice.parts, folds.parts, strict=True)
+            for part, data in zip(choice.parts, folds.parts, strict=False)  # the start may be judged by more folds
         )
         for done, results in enumerate(zip(*runs, strict=True), 1):
             parts, held = (
-                [r @ matrix.T for r, (matrix, _) in zip(group, results, strict=True)]
+                [r @ matrix.T for r, (matrix, _) in zip(group, results, strict=False)]
                 for group in (choice.parts, choice.held)
             )
             indexes = folds.cluster(parts, choice.n_clusters)
-            votes, held_loss = folds.judge(indexes, held)
+            scaling_of_votes, held_loss, _ = folds.judge(indexes, held)
             better = not curve or held_loss < min(curve)
             curve.append(held_loss)
             loss = sum(loss for _, loss in results) / len(results)
@@ -233,7 +250,7 @@ class Recipe:
                 f"held-out log-loss {held_loss:.4f}"
             )
             if best is None or better or not self.early_stopping:
-                best = Trial(done, choice.shrinkage, votes, curve, indexes, parts, held)
+                best = Trial(done, choice.shrinkage, scaling_of_votes, curve, indexes, parts, held)
             elif done - best.iterations >= self.patience:
                 break
         assert best is not None

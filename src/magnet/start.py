@@ -21,13 +21,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from magnet.votes import CLUSTERS, Folds, cluster
+from magnet.errors import UserError
+from magnet.votes import CLUSTERS, Calibrated, Folds, cluster
 
 WIDE = 2048  # more features than this are first reduced to NARROW principal components
 NARROW = 1024
 BLOCK = 8192  # rows that are held in double precision at a time
 
-POWERS = (1.0, 0.5)
+POWERS = (0.5, 1.0)
 SHRINKAGES = (0.1, 0.4, 0.7)
 
 
@@ -167,12 +168,11 @@ class WithinClusters:
 class Choice(NamedTuple):
     """The settings of a start, how well its votes do, and the representations of the folds under it."""
 
-    log_loss: float  # of the votes, held out
+    votes: Calibrated  # held out
     power: float
     standardize: bool
     shrinkage: float
     n_clusters: int
-    scaling: float  # of the votes
     parts: list[Tensor]  # (n, k) of each fold
     held: list[Tensor]
 
@@ -190,8 +190,9 @@ def choose_start(
 
     One setting is chosen after the other: the number of clusters, which grows until two numbers in a row do not help;
     then the power; then whether features are standardised; then, if these changed, the number of clusters once more,
-    among its neighbours. Each is judged with its best shrinkage. Training overfits with less shrinkage than the start
-    alone does: let it choose among the first few. A power other than 1 is for non-negative features only.
+    among its neighbours. Each is judged with its best shrinkage. More clusters, or a later one of the ``powers``, must
+    lower the log-loss by more than its standard error. Training overfits with less shrinkage than the start
+    alone does: let it choose among them. A power other than 1 is for non-negative features only.
     """
 
     def tried(power: float, scaled: bool, n_clusters: int) -> list[Choice]:
@@ -203,9 +204,9 @@ def choose_start(
             starts = [spectrum.start(shrinkage, dim) for spectrum in spectra]
             parts = [start(part.x.double()) for start, part in zip(starts, folds.parts, strict=True)]
             held = [start(part.x.double()) for start, part in zip(starts, folds.held, strict=True)]
-            scaling, loss = folds.judge(folds.cluster(parts, n_clusters, restarts=1), held)
-            found.append(Choice(loss, power, scaled, shrinkage, n_clusters, scaling, parts, held))
-        return sorted(found, key=lambda choice: choice.log_loss)
+            votes = folds.judge(folds.cluster(parts, n_clusters, restarts=1), held)
+            found.append(Choice(votes, power, scaled, shrinkage, n_clusters, parts, held))
+        return sorted(found, key=lambda choice: choice.votes.log_loss)
 
     negative = any(bool((part.x < 0).any()) for part in folds.parts)
     powers = [power for power in powers if power == 1 or not negative] or [1.0]
@@ -213,41 +214,67 @@ def choose_start(
     misses = 0
     for n_clusters in clusters[1:]:
         more = tried(powers[0], standardize[0], n_clusters)
-        misses = 0 if _log_loss(more) < _log_loss(best) else misses + 1
-        best = min(best, more, key=_log_loss)
+        better = more[0].votes.clearly_below(best[0].votes)
+        best, misses = (more, 0) if better else (best, misses + 1)
         if misses == 2:
             break
     place = clusters.index(best[0].n_clusters)
     for power in powers[1:]:
-        best = min(best, tried(power, standardize[0], clusters[place]), key=_log_loss)
+        other = tried(power, standardize[0], clusters[place])
+        best = other if other[0].votes.clearly_below(best[0].votes) else best
     for scaled in standardize[1:]:
         best = min(best, tried(best[0].power, scaled, clusters[place]), key=_log_loss)
-    if best[0].power != powers[0] or best[0].standardize != standardize[0]:
-        for n_clusters in (*clusters[max(0, place - 1) : place], *clusters[place + 1 : place + 2]):
-            best = min(best, tried(best[0].power, best[0].standardize, n_clusters), key=_log_loss)
+    power, scaled = best[0].power, best[0].standardize
+    if power != powers[0] or scaled != standardize[0]:
+        for n_clusters in clusters[max(0, place - 1) : place]:
+            fewer = tried(power, scaled, n_clusters)
+            best = best if best[0].votes.clearly_below(fewer[0].votes) else fewer
+        for n_clusters in clusters[place + 1 : place + 2]:
+            more = tried(power, scaled, n_clusters)
+            best = more if more[0].votes.clearly_below(best[0].votes) else best
     return best
 
 
 def _log_loss(choices: list[Choice]) -> float:
-    return choices[0].log_loss
+    return choices[0].votes.log_loss
 
 
-def order_directions(representations: Tensor, labels: Tensor) -> Tensor:
+def order_directions(representations: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
     """A rotation (k, k) that puts the directions between the means of classes first, the strongest of them first.
 
     Args:
         representations: (N, k) float64.
         labels: (N,) class ids.
+        weights: (N,) how many examples each row stands for; None: one.
+
+    Examples:
+        Two classes that differ in the second feature, while the first one varies more:
+
+        >>> r = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]], dtype=torch.float64)
+        >>> order_directions(r, torch.tensor([0, 0, 1, 1])).abs().round(decimals=3)
+        tensor([[0., 1.],
+                [1., 0.]], dtype=torch.float64)
     """
-    counts = torch.bincount(labels).double().clamp_min(1)
-    means = representations.new_zeros(len(counts), representations.shape[1]).index_add(0, labels, representations)
+    weights = torch.ones(len(labels), dtype=torch.float64) if weights is None else weights.double()
+    counts = torch.bincount(labels, weights).clamp_min(1)
+    weighted = weights[:, None] * representations
+    means = representations.new_zeros(len(counts), representations.shape[1]).index_add(0, labels, weighted)
     means = means / counts[:, None]
-    centred = means - representations.mean(dim=0)
+    centred = means - weighted.sum(dim=0) / weights.sum()
     between = (counts[:, None] * centred).T @ centred
     within = representations - means[labels]
     # What the classes do not tell apart is ordered by its variance: their part of the sum decides first.
-    within_scatter = within.T @ within
+    within_scatter = (weights[:, None] * within).T @ within
     scale = float(between.trace()) or 1.0
     _, vectors = torch.linalg.eigh(between / scale + 1e-9 * within_scatter / (float(within_scatter.trace()) or 1.0))
-    directions: Tensor = vectors.flip(1).T.contiguous()
-    return directions
+    rotation: Tensor = vectors.flip(1).T.contiguous()
+    return rotation
+
+
+def first_directions(dims: int, representations: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The first ``dims`` rows (dims, k) of `order_directions`, float32, for shorter representations of a model."""
+    width = representations.shape[1]
+    if not 1 <= dims <= width:
+        raise UserError(f"the representation has {width} dimensions: --dims must be 1 to {width}; found {dims}")
+    order: Tensor = order_directions(representations.double(), labels, weights)
+    return order[:dims].float()

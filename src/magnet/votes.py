@@ -20,7 +20,8 @@ from magnet.neighbours import nearest
 LEAST_MEMBERS = 4  # a class is not cut into clusters of fewer examples
 CLUSTERS = (1, 2, 4, 8, 16)
 LEAST_HELD_OUT = 30  # with fewer, what looks best is chance
-ENOUGH_HELD_OUT = 500
+ENOUGH_HELD_OUT = 500  # to judge a training by
+ENOUGH_FOR_START = 2000  # to judge a start by, which costs no training
 MOST_FOLDS = 3
 PULLS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of refined centres to their means
 PULL = 0.1  # where nothing is held out to choose it by
@@ -65,10 +66,21 @@ def cluster_weights(sizes: Tensor, columns: Tensor, class_weight: Tensor) -> Ten
     return (sizes.double() * class_weight[columns]).clamp_min(1e-300)
 
 
-def calibrate_votes(
-    trials: Sequence[VotingTrial], class_weight: Tensor, *, neighbours: int = 128
-) -> tuple[float, float]:
-    """The scaling of kNC's votes with the least log-loss on held-out examples, and that log-loss.
+class Calibrated(NamedTuple):
+    """Votes as sharp as suits held-out examples."""
+
+    scaling: float
+    log_loss: float
+    each: Tensor  # (n,) what every example adds to the log-loss
+
+    def clearly_below(self, other: "Calibrated") -> bool:
+        """Whether the log-loss on the same examples is lower than the other's by more than one standard error."""
+        gain = other.each - self.each
+        return float(gain.sum()) > math.sqrt(len(gain)) * float(gain.std())
+
+
+def calibrate_votes(trials: Sequence[VotingTrial], class_weight: Tensor, *, neighbours: int = 128) -> Calibrated:
+    """The scaling of kNC's votes with the least log-loss on held-out examples.
 
     Clusters vote with the weight of their members. One example is thought to be spread over the classes by their share
     (much as in Platt's targets), so that held-out parts without a single mistake do not ask for infinite confidence.
@@ -88,18 +100,20 @@ def calibrate_votes(
         variance = max(float(index.variance), torch.finfo(index.centres.dtype).tiny)
         found_once.append(((distances[:, :1] - distances).double() / (2 * variance), ids))
 
-    def loss(log_scaling: float) -> float:
+    def losses(log_scaling: float) -> Tensor:
         logs = []
         for trial, weight, (gaps, ids) in zip(trials, weights, found_once, strict=True):
             votes = torch.softmax(gaps * math.exp(log_scaling) + weight.log()[ids], dim=1)
             tally = votes.new_zeros(len(votes), len(class_weight))
             tally.scatter_add_(1, trial.clusters.centre_labels[ids], votes)
             logs.append(_expected_log(tally, trial, weight, len(each)))
-        return -float(each @ torch.cat(logs))
+        return -each * torch.cat(logs)
 
     bounds = (math.log(SCALINGS[0]), math.log(SCALINGS[1]))
-    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.05})
-    return math.exp(float(found.x)), float(found.fun)
+    found = minimize_scalar(
+        lambda at: float(losses(at).sum()), bounds=bounds, method="bounded", options={"xatol": 0.05}
+    )
+    return Calibrated(math.exp(float(found.x)), float(found.fun), losses(float(found.x)))
 
 
 def held_out_log_loss(
@@ -209,8 +223,12 @@ class Folds(NamedTuple):
     neighbours: int  # that vote
     seed: int
 
-    def judge(self, indexes: Iterable[ClusterIndex], held: Iterable[Tensor]) -> tuple[float, float]:
-        """The best scaling of the votes, and its log-loss, for an index of each part and the held-out (n, k)."""
+    def first(self, count: int) -> "Folds":
+        """The first ``count`` of them."""
+        return self._replace(parts=self.parts[:count], held=self.held[:count])
+
+    def judge(self, indexes: Iterable[ClusterIndex], held: Iterable[Tensor]) -> Calibrated:
+        """The votes that suit an index of each part best, by the held-out (n, k)."""
         labels = [examples.labels for examples in self.held]
         trials = [VotingTrial(*each) for each in zip(indexes, held, labels, strict=True)]
         return calibrate_votes(trials, self.class_weight, neighbours=self.neighbours)
@@ -221,8 +239,15 @@ class Folds(NamedTuple):
         return [cluster(part, own, n_clusters, self.seed, restarts) for part, own in zip(parts, labels, strict=True)]
 
 
-def hold_out(examples: Examples, fraction: float, class_weight: Tensor, neighbours: int, seed: int) -> Folds | None:
-    """Hold out about ``fraction`` of every class, in several folds while one has fewer than ENOUGH_HELD_OUT examples.
+def hold_out(
+    examples: Examples,
+    fraction: float,
+    class_weight: Tensor,
+    neighbours: int,
+    seed: int,
+    enough: int = ENOUGH_HELD_OUT,
+) -> Folds | None:
+    """Hold out about ``fraction`` of every class, in up to three folds while they have fewer than ``enough`` examples.
 
     Of the examples in the order of their classes, shuffled inside each, every n-th is held out; the only example of a
     class never is. None where that gives next to nothing.
@@ -231,12 +256,18 @@ def hold_out(examples: Examples, fraction: float, class_weight: Tensor, neighbou
         return None
     period = max(2, round(1 / fraction))
     fold = stratified_folds(examples.labels, period, seed)
-    count = min(period, MOST_FOLDS, math.ceil(ENOUGH_HELD_OUT * period / len(fold)))
+    count = folds_for(len(fold), fraction, enough)
     if int(((fold >= 0) & (fold < count)).sum()) < LEAST_HELD_OUT:
         return None
     parts = [examples.take((fold != number).nonzero().flatten()) for number in range(count)]
     held = [examples.take((fold == number).nonzero().flatten()) for number in range(count)]
     return Folds(parts, held, class_weight.double(), neighbours, seed)
+
+
+def folds_for(examples: int, fraction: float, enough: int) -> int:
+    """How many folds of about ``fraction`` of the examples make ``enough`` held-out ones; at most three."""
+    period = max(2, round(1 / fraction))
+    return min(period, MOST_FOLDS, math.ceil(enough * period / examples))
 
 
 def stratified_folds(labels: Tensor, folds: int, seed: int) -> Tensor:
@@ -268,19 +299,19 @@ def stratified_part(labels: Tensor, most: int, seed: int) -> Tensor:
 def choose_clusters(
     folds: Folds, parts: list[Tensor], held: list[Tensor], candidates: Iterable[int]
 ) -> tuple[int, float]:
-    """How many clusters for each class, given representations; more are tried as long as they help.
+    """How many clusters for each class, given representations; more are tried as long as they clearly help.
 
     Returns:
         The number, and the scaling of the votes that suits it.
     """
-    best: tuple[float, int, float] | None = None
+    best: tuple[int, Calibrated] | None = None
     for n_clusters in candidates:
-        scaling, loss = folds.judge(folds.cluster(parts, n_clusters), held)
-        if best is not None and loss >= best[0]:
+        found = folds.judge(folds.cluster(parts, n_clusters), held)
+        if best is not None and not found.clearly_below(best[1]):
             break
-        best = loss, n_clusters, scaling
+        best = n_clusters, found
     assert best is not None
-    return best[1], best[2]
+    return best[0], best[1].scaling
 
 
 def choose_pull(

@@ -69,3 +69,32 @@ def test_vectors_without_labels_are_embedded(digits_run, tmp_path, magnet):
     vectors = open_data("digits").vectors[:5]
     np.save(tmp_path / "new.npy", vectors)
     assert "5 representations" in magnet("embed", digits_run, tmp_path / "new.npy", "--out", tmp_path / "x.npz")
+
+
+def test_fewer_dimensions_are_the_first_of_all_in_order(digits_run, tmp_path, magnet, complaint):
+    words = ("embed", digits_run, "--data", "digits", "--part", "test", "--out")
+    sizes = {name: tmp_path / f"{name}.npz" for name in ("short", "long", "plain")}
+    magnet(*words, sizes["short"], "--dims", "9")
+    width = np.load(sizes["short"])["X"].shape[1]
+    magnet(*words, sizes["plain"])
+    full = np.load(sizes["plain"])["X"]
+    magnet(*words, sizes["long"], "--dims", str(full.shape[1]))
+    ordered = np.load(sizes["long"])["X"]
+    assert width == 9
+    assert np.allclose(np.load(sizes["short"])["X"], ordered[:, :9], atol=1e-5)
+    apart = [np.linalg.norm(r[1:] - r[:-1], axis=1) for r in (full, ordered)]
+    assert np.allclose(*apart, rtol=1e-3)  # a rotation keeps all distances
+    assert "--dims must be 1 to" in complaint(*words, tmp_path / "x.npz", "--dims", "100000")
+    assert "--dims must be at least 1" in complaint(*words, tmp_path / "x.npz", "--dims", "-1")
+
+
+def test_classify_and_search_work_with_fewer_dimensions(digits_run, tmp_path, magnet):
+    np.save(tmp_path / "new.npy", open_data("digits").vectors[:40])
+    whole, short = (
+        magnet("classify", digits_run, tmp_path / "new.npy", "--json", *dims) for dims in ((), ("--dims", "9"))
+    )
+    same = [a["label"] == b["label"] for a, b in zip(whole, short, strict=True)]
+    assert sum(same) >= 36  # nine directions tell ten classes apart
+    assert any(a["probability"] != b["probability"] for a, b in zip(whole, short, strict=True))
+    found = magnet("search", digits_run, tmp_path / "new.npy", "--json", "--dims", "9", "--count", "3")
+    assert all(len(row["nearest"]) == 3 for row in found)

@@ -81,3 +81,17 @@ def test_the_threshold_refuses_noise_and_keeps_what_is_known(nine_digits, parts,
     noise = np.random.default_rng(0).uniform(0, digits[0].max(), (200, 64)).astype(np.float32)
     assert np.mean([label is None for label in nine_digits.classify(noise, refuse=True).labels]) > 0.9
     assert None not in nine_digits.classify(noise).labels
+
+
+def test_a_shortened_model_answers_nearly_as_the_whole_one(nine_digits, digits, tmp_path):
+    x, y, split = digits
+    known = x[(y != 9) & (split == 2)], y[(y != 9) & (split == 2)]
+    short = nine_digits.shortened(8)
+    assert short.embed(known[0][:3]).shape == (3, 8)
+    whole = accuracy(nine_digits.classify(known[0]).labels, known[1])
+    assert accuracy(short.classify(known[0]).labels, known[1]) > whole - 0.05
+    refused = [label is None for label in short.classify(known[0], refuse=True).labels]
+    assert np.mean(refused) < 0.1
+    assert short.novelty_threshold < nine_digits.novelty_threshold  # fewer dimensions, shorter distances
+    with pytest.raises(UserError, match="shortened"):
+        short.save(tmp_path / "short")

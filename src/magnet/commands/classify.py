@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from magnet.commands.terminal import Inputs, RunFolder, check_inputs, percent, plain, read_options, table
+from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, percent, plain, read_options, table
 from magnet.errors import UserError
 from magnet.runs.folders import check_model
 
@@ -40,6 +40,8 @@ class Classify:
     """How many labels and clusters to show."""
     refuse: bool = False
     """Give no label to what is unlike anything known."""
+    dims: int = 0
+    """Shorter representations: so many dimensions, those that tell classes apart first (0: all)."""
     json: bool = False
     """Print JSON."""
 
@@ -49,6 +51,7 @@ def main(arguments: Sequence[str]) -> None:
     options = read_options(Classify, "classify", HELP, arguments)
     if options.top < 1:
         raise UserError(f"--top must be at least 1; found {options.top}")
+    check_dims(options.dims)
     check_model(options.run)
     check_inputs(options.inputs)
 
@@ -57,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     def question(model: "Model", queries: "Queries") -> list[dict[str, Any]]:
         return classify(model, queries, options.top, refuse=options.refuse)
 
-    ask(options.run, options.inputs, question, _show, as_json=options.json)
+    ask(options.run, options.inputs, question, _show, dims=options.dims, as_json=options.json)
 
 
 def classify(model: "Model", queries: "Queries", top: int, *, refuse: bool = False) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from magnet.commands.terminal import Inputs, RunFolder, check_inputs, progress, read_options, say_notes
+from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, progress, read_options, say_notes
 from magnet.data.sources import find_source
 from magnet.errors import UserError
 from magnet.files import replacing
@@ -24,6 +24,7 @@ examples:
   magnet embed runs/photos holiday/ --out holiday.npz
   magnet embed runs/photos --data photos/ --out photos.npz
   magnet embed runs/photos --data pets:oxford-iiit-pet --part test --out test.npz
+  magnet embed runs/photos holiday/ --dims 64 --out short.npz
 """
 
 
@@ -45,6 +46,8 @@ class Embed:
     """best: by validation, or the last where there was none."""
     test_draws: int = 1
     """Augmented views to average for each image (1: the plain view)."""
+    dims: int = 0
+    """Shorter representations: so many dimensions, those that tell classes apart first (0: all)."""
     force: bool = False
     """Overwrite the file."""
 
@@ -57,6 +60,7 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(f"--test-draws must be at least 1; found {options.test_draws}")
     if bool(options.data) == bool(options.inputs):
         raise UserError("give what to embed: photos, folders or vectors, or labelled data as --data; one of the two")
+    check_dims(options.dims)
     check_run(options.run)
     check_inputs(options.inputs)
     if options.data:
@@ -74,6 +78,8 @@ def main(arguments: Sequence[str]) -> None:
         )
         say_notes(run.notes)
         arrays = _labelled(run, options) if options.data else _unlabelled(run, options.inputs)
+        if options.dims:
+            arrays["X"] = arrays["X"] @ run.directions(options.dims).T.numpy()
     _write(options.out, arrays)
     count, dim = arrays["X"].shape
     print(f"{count} representations of {dim} dimensions are in {options.out}")

@@ -35,12 +35,17 @@ def ask(
     question: Callable[[Model, Queries], list[dict[str, Any]]],
     show: Callable[[dict[str, Any], Console], None],
     *,
+    dims: int = 0,
     as_json: bool,
 ) -> None:
-    """Put a question to a run, or to a folder that was exported, and print its answers: one for each input."""
+    """Put a question to a run, or to a folder that was exported, and print its answers: one for each input.
+
+    With ``dims`` the model is shortened to so many dimensions.
+    """
     say_notes([merging_note(folder)])
     with progress("embedding") as report:
         model = load(folder, report=report)
+        model = model.shortened(dims) if dims else model
         answers = question(model, read_queries(model.description.kind, model.description.network.shape, inputs))
     if as_json:
         print(json.dumps(answers, indent=1))

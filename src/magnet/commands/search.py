@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from magnet.commands.terminal import Inputs, RunFolder, check_inputs, plain, read_options, table
+from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, plain, read_options, table
 from magnet.errors import UserError
 from magnet.runs.folders import check_model
 
@@ -33,6 +33,8 @@ class Search:
     inputs: Inputs
     count: int = 10
     """How many examples to show."""
+    dims: int = 0
+    """Shorter representations: so many dimensions, those that tell classes apart first (0: all)."""
     json: bool = False
     """Print JSON."""
 
@@ -42,6 +44,7 @@ def main(arguments: Sequence[str]) -> None:
     options = read_options(Search, "search", HELP, arguments)
     if options.count < 1:
         raise UserError(f"--count must be at least 1; found {options.count}")
+    check_dims(options.dims)
     check_model(options.run)
     check_inputs(options.inputs)
 
@@ -50,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
     def question(model: "Model", queries: "Queries") -> list[dict[str, Any]]:
         return search(model, queries, options.count)
 
-    ask(options.run, options.inputs, question, _show, as_json=options.json)
+    ask(options.run, options.inputs, question, _show, dims=options.dims, as_json=options.json)
 
 
 def search(model: "Model", queries: "Queries", count: int) -> list[dict[str, Any]]:

@@ -81,6 +81,12 @@ def _docstrings(kind: type) -> dict[str, str]:
     return found
 
 
+def check_dims(dims: int) -> None:
+    """Refuse a number of dimensions that no representation has."""
+    if dims < 0:
+        raise UserError(f"--dims must be at least 1, or 0 for all; found {dims}")
+
+
 def check_inputs(paths: Iterable[Path]) -> None:
     """Refuse photos, folders or files that do not exist."""
     for path in paths:

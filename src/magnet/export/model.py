@@ -14,13 +14,14 @@ from PIL import Image
 from torch import Tensor, nn
 
 from magnet.backbones import Backbone
-from magnet.classify import NearestClusters, novelty
+from magnet.classify import STAYS_KNOWN, NearestClusters, novelty, novelty_left_out
 from magnet.data.images import decode, room
 from magnet.errors import UserError
 from magnet.evaluation.calibration import temper
 from magnet.export.description import Description
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
+from magnet.start import first_directions
 from magnet.training.batches import PASS_BATCH
 from magnet.training.views import Views
 
@@ -55,6 +56,7 @@ class Model:
         references: (N, d) representations of the training set, or None; they are searched.
         names: of the references.
         shifts: (J, d) by which the centres that vote differ from the means of their members.
+        directions: (d, D) of a shortened model: its dimensions, as rows in the D-dimensional space of the network.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class Model:
         references: Tensor | None = None,
         names: Sequence[str] = (),
         shifts: Tensor | None = None,
+        directions: Tensor | None = None,
     ) -> None:
         self.description, self.network, self.index = description, network.eval(), index
+        self.directions = directions
         self.shifts = torch.zeros_like(index.centres) if shifts is None else shifts
         self.references, self.names = references, list(names)
         views = description.views
@@ -164,12 +168,33 @@ class Model:
         shifts = torch.zeros_like(index.centres)  # new clusters are where their examples are
         shifts[: len(self.shifts)] = self.shifts
         description = replace(self.description, classes=tuple(classes))
-        return Model(description, self.network, index, references, called, shifts)
+        return Model(description, self.network, index, references, called, shifts, self.directions)
+
+    def shortened(self, dims: int) -> "Model":
+        """The same model with representations of fewer dimensions: those that tell classes apart come first.
+
+        Votes count distances in the same unit: the dimensions that are left out are about as far from every class.
+        """
+        index = self.index
+        if self.references is None:
+            directions = first_directions(dims, index.centres, index.centre_labels, index.sizes)
+        else:
+            directions = first_directions(dims, self.references, index.centre_labels[index.assignments])
+        index = ClusterIndex(index.centres @ directions.T, index.centre_labels, index.assignments, index.variance)
+        references = None if self.references is None else self.references @ directions.T
+        votes, limit = self.description.votes, None
+        if votes.novelty_threshold is not None and references is not None:
+            limit = float(novelty_left_out(references, index).quantile(STAYS_KNOWN))
+        description = replace(self.description, votes=replace(votes, novelty_threshold=limit))
+        shifts = self.shifts @ directions.T
+        return Model(description, self.network, index, references, self.names, shifts, directions)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as a bundle, a folder that `magnet.load` reads; it must not exist yet."""
         from magnet.export.bundle import export_bundle
 
+        if self.directions is not None:
+            raise UserError("a shortened model is not saved: save the whole one, and shorten it where it is used")
         export_bundle(self, path)
 
     @torch.no_grad()
@@ -181,7 +206,8 @@ class Model:
     def _represent(self, raw: Tensor) -> Tensor:
         seen = self.views.test(raw, self.description.views.seed)
         r = torch.stack([self.represent(view) for view in seen]).mean(dim=0)
-        return nn.functional.normalize(r, dim=1) if self.description.network.normalised else r
+        r = nn.functional.normalize(r, dim=1) if self.description.network.normalised else r
+        return r if self.directions is None else r @ self.directions.T
 
 
 def _raw_batches(inputs: Any, description: Description) -> Iterator[Tensor]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from magnet.classify import SoftNeighbours, novelty
+from magnet.classify import STAYS_KNOWN, SoftNeighbours, novelty
 from magnet.errors import UserError
 from magnet.evaluation.calibration import FOLDS, MANY, choose_temperature
 from magnet.files import inside, read_record, write_record
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from magnet.runs.run import Run
 
 MOST = 20_000  # training examples that votes are chosen by, where there is no validation part
-PERCENTILE = 0.99  # of known examples that are not to be refused
 Scores = dict[str, tuple[Tensor, Tensor]]
 
 
@@ -184,7 +183,7 @@ def _measure(run: "Run") -> Calibration:
         ones | {name: found.temperature for name, found in chosen.items()},
         {name: found.log_loss for name, found in chosen.items()},
         {name: found.log_loss_tempered for name, found in chosen.items()},
-        float(torch.cat(far).double().quantile(PERCENTILE)),
+        float(torch.cat(far).double().quantile(STAYS_KNOWN)),
         source,
         len(labels),
     )

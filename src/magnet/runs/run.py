@@ -20,6 +20,7 @@ from magnet.index import LAYOUT, ClusterIndex
 from magnet.runs.calibrate import Calibration, calibrate, choose_votes
 from magnet.runs.folders import check_run
 from magnet.schema import Count, checked
+from magnet.start import first_directions
 from magnet.tensors import read_tensors, write_tensors
 from magnet.training.batches import PASS_BATCH, Report, decoding_workers
 from magnet.training.checkpoint import FOLDER, LEARNER, Checkpoint, open_checkpoint
@@ -248,6 +249,10 @@ class Run:
     def references(self) -> Tensor:
         """Representations (N, d) of the training part."""
         return self.embeddings.representations
+
+    def directions(self, dims: int) -> Tensor:
+        """What makes representations (n, d) shorter, ``r @ directions.T``: (dims, d), discriminating ones first."""
+        return first_directions(dims, self.references, self.labels)
 
     @property
     def index(self) -> ClusterIndex:

@@ -365,7 +365,7 @@ class Trainer:
         known = torch.isin(truth, index.centre_labels)
         held = Examples(queries[known], truth[known])
         if self.method.classifier == "knc":
-            scaling, _ = calibrate_votes([VotingTrial(index, *held)], weight, neighbours=config.neighbours)
+            scaling = calibrate_votes([VotingTrial(index, *held)], weight, neighbours=config.neighbours).scaling
             return Votes(scaling, config.neighbours).of_clusters(index)
         assert references is not None
         folds = Folds([Examples(references, labels)], [held], weight, config.neighbours, config.seed)

@@ -16,7 +16,7 @@ from magnet.recipe import Chosen, Recipe
 from magnet.start import Start
 from magnet.training.config import TrainConfig
 from magnet.training.features import features_for
-from magnet.votes import Examples, cluster, hold_out, stratified_part
+from magnet.votes import Examples, cluster, stratified_part
 
 MOST = 20_000  # examples by which settings are chosen: of more, a stratified part
 MOST_IMAGES = 100_000  # whose features the start is fitted to
@@ -104,12 +104,13 @@ def _choose_start(
     recipe: Recipe, data: Examples, class_weight: Tensor, seed: int, say: Callable[[str], None]
 ) -> Chosen:
     """The start alone, without a trial of training."""
-    folds = hold_out(data, recipe.held_out, class_weight, recipe.neighbours, seed)
+    folds = recipe.hold_out(data, class_weight, seed)
     if folds is None:
         return recipe.choose(data, class_weight, seed, say)
     best = recipe.choose_start(folds, recipe.dim_for(data.x), say)[0]
-    scaling = best.scaling / 2 if recipe.scaling is None else recipe.scaling
-    return Chosen(best.power, best.standardize, best.shrinkage, best.n_clusters, scaling, best.scaling, None, 0, None)
+    votes = best.votes.scaling
+    scaling = votes / 2 if recipe.scaling is None else recipe.scaling
+    return Chosen(best.power, best.standardize, best.shrinkage, best.n_clusters, scaling, votes, None, 0, None)
 
 
 def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, labels: Tensor) -> TrainConfig:
