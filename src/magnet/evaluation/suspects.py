@@ -112,9 +112,9 @@ def _choose(recipe: Recipe, examples: Examples, weight: Tensor, seed: int) -> _S
         return _Settings(1.0, True, 0.4, 1, float(min(10, dim)), None)
     best = recipe.choose_start(folds, dim, lambda line: None)[0]
     indexes = folds.cluster(best.parts, best.n_clusters)
-    rules = [vote(index, weight, best.scaling, recipe.neighbours) for index in indexes]
+    rules = [vote(index, weight, best.votes.scaling, recipe.neighbours) for index in indexes]
     pull, _ = choose_pull(folds, rules, indexes, best.parts, best.held, or_means=True)
-    return _Settings(best.power, best.standardize, best.shrinkage, best.n_clusters, best.scaling, pull)
+    return _Settings(best.power, best.standardize, best.shrinkage, best.n_clusters, best.votes.scaling, pull)
 
 
 def _rank_within(scores: Tensor, labels: Tensor) -> Tensor:
