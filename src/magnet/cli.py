@@ -11,7 +11,7 @@ from magnet import __version__
 from magnet.errors import UserError, did_you_mean
 
 COMMANDS = {
-    "demo": "train softmax, triplet and Magnet on digits and show the result (under two minutes)",
+    "demo": "softmax, triplet and Magnet on digits, in under two minutes",
     "data": "list the benchmark sets, look at data, download a set",
     "features": "write what a network makes of images: a vector for each",
     "train": "train a representation on labelled images or vectors",
@@ -19,12 +19,12 @@ COMMANDS = {
     "embed": "write the representations of images or vectors to an .npz",
     "classify": "label, probability and nearest clusters of photos or vectors",
     "search": "the training examples nearest to a photo or vector",
-    "verify": "whether two photos or vectors are of the same class, at a false-accept rate",
+    "verify": "whether two photos or vectors are of the same class",
     "suspects": "the examples whose labels are likely wrong, worst first, as a table",
-    "explore": "a page in the browser: the map, clusters, modes, suspects and time of up to three runs",
+    "explore": "a page in the browser: map, clusters, modes, suspects, time",
     "export": "one ONNX file or a portable folder of a run",
     "serve": "a run over HTTP: classify, embed, search",
-    "report": "one page on one or several runs: errors, curves, confusions, settings",
+    "report": "one page on several runs: errors, curves, confusions, settings",
     "tune": "random search of the settings, judged on validation data",
     "reproduce": "regenerate a table or figure of the paper on your data",
     "bench": "measure speed and memory against what people would use instead",
@@ -65,11 +65,11 @@ def _overview() -> str:
         [
             "magnet: metric learning with adaptive density discrimination",
             "",
-            "usage: magnet COMMAND [OPTIONS]      (magnet COMMAND --help tells more, with examples)",
+            "usage: magnet COMMAND [OPTIONS]   (COMMAND --help tells more, with examples)",
             "",
             *lines,
             "",
-            "example: magnet train --data photos/ --out runs/photos && magnet evaluate runs/photos",
+            "example: magnet train --data photos/ --out runs/photos",
         ]
     )
 

@@ -15,6 +15,7 @@ def test_help_lists_all_commands_with_an_example(capsys):
     shown = capsys.readouterr().out
     assert all(name in shown for name in COMMANDS)
     assert "example: magnet train" in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_version(capsys):

@@ -131,11 +131,11 @@ def _show_pairs(found: dict[str, Any], console: Console) -> None:
     """How well distances tell pairs of the same class."""
     if not found:
         return
-    rates = ", ".join(
-        f"{percent(row['true_accept'])} at {row['rate']:.1%} false accepts (below {row['threshold']:.2f} sigma)"
-        for row in found["at"]
-    )
     console.print(
-        f"Pairs: area under the ROC curve {percent(found['auc'])}, equal error {percent(found['equal_error'])}; of the "
-        f"same class are recognised {rates}\n"
+        f"Pairs: area under the ROC curve {percent(found['auc'])}, equal error {percent(found['equal_error'])}\n"
     )
+    columns = ("false accepts", "pairs of a class recognised", "below, in sigma")
+    rates = table(*columns, right=columns)
+    for row in found["at"]:
+        rates.add_row(percent(row["rate"]), percent(row["true_accept"]), f"{row['threshold']:.2f}")
+    console.print(rates, "")

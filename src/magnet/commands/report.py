@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from magnet.commands.terminal import RunFolders, plain, progress, read_options, say_notes
+from magnet.commands.terminal import RunFolders, line_console, plain, progress, read_options, say_notes
 from magnet.errors import UserError
 from magnet.runs.folders import check_run
 
@@ -40,7 +40,6 @@ def main(arguments: Sequence[str]) -> None:
     for folder in options.runs:
         check_run(folder)
 
-    from rich.console import Console
     from rich.markup import escape
 
     from magnet.report.plots import pyplot
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
             measure(run, report)
     say_notes(note for run in runs for note in run.notes)
     *pictures, page = write_report(runs, options.out)
-    console = Console(highlight=False, soft_wrap=True)
+    console = line_console()
     for run in runs:
         if run.trouble:
             console.print(plain(f"{run.name} was not evaluated: {run.trouble}", "yellow"))

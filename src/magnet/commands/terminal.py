@@ -123,9 +123,15 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
+def line_console(*, stderr: bool = False) -> Console:
+    """For sentences of any length: broken between words on a terminal, and not at all in a file or a pipe."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, soft_wrap=not stream.isatty())
+
+
 def say_notes(notes: Iterable[str]) -> None:
     """What must be known of the results, a line each, on standard error beside them."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = line_console(stderr=True)
     for note in notes:
         if note:
             console.print(plain(f"note: {note}", "yellow"))

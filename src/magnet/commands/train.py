@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from rich.console import Console
 
 from magnet import backbones, methods
-from magnet.commands.terminal import given_options, plain, read_grouped, say_notes
+from magnet.commands.terminal import given_options, line_console, plain, read_grouped, say_notes
 from magnet.data.sources import find_source, kind_of
 from magnet.errors import UserError
 from magnet.runs.folders import check_run
@@ -91,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
             f"{options.out} holds a run already: give another --out, or `magnet train --resume {options.out}`"
         )
     first = int(os.environ.get("RANK", "0")) == 0
-    console = Console(highlight=False, soft_wrap=True)
+    console = line_console()
     with console.status("Loading PyTorch, opening the data") if first and not options.quiet else nullcontext():
         from magnet.training.train import train
         from magnet.training.workbench import complete, open_for
@@ -228,14 +227,14 @@ def _finish(folder: Path, config: TrainConfig) -> None:
 
     seconds = (last_progress(folder / FOLDER) or {}).get("seconds", {})
     total = sum(seconds.values()) or 1.0
-    shares = ", ".join(f"{what} {spent / total:.0%}" for what, spent in seconds.items())
-    done = read_config(folder)
+    shares = ", ".join(f"{what} {spent / total:.0%}" for what, spent in seconds.items() if spent >= total / 200)
+    done, console = read_config(folder), line_console()
     chosen = [name for name, value in vars(done).items() if name != "out" and value != getattr(config, name)]
     if chosen:
         values = [(name.replace("_", " "), getattr(done, name)) for name in chosen]
         words = [f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in values]
-        Console(highlight=False, soft_wrap=True).print(f"Chosen by held-out training data: {', '.join(words)}")
-    print(f"The run is in {folder}  ({total:.0f} s: {shares})")
+        console.print(f"Chosen by held-out training data: {', '.join(words)}")
+    console.print(plain(f"The run is in {folder}  ({total:.0f} s: {shares})"))
     if config.evaluate:
         from magnet.commands.evaluate import main as evaluate
 

@@ -112,7 +112,7 @@ class Lines:
             bar(len(ended), self.search.trials)
 
     def _say(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(text, highlight=False, soft_wrap=not self.console.is_terminal)
 
 
 def tell(search: "Search", study: "Study", data: str, console: Console) -> None:

@@ -69,7 +69,7 @@ class Display:
     def say(self, text: str) -> None:
         """A line that stays."""
         if not self.silent:
-            self.console.print(text, highlight=False, soft_wrap=True, markup=False)
+            self.console.print(text, highlight=False, soft_wrap=not self.console.is_terminal, markup=False)
 
     def busy(self, what: str, done: int = 0, total: int = 0) -> None:
         """Say what is going on between steps."""
