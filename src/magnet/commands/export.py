@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ examples:
   magnet export runs/photos --to photos.onnx
   magnet export runs/photos --to photos-model/
   magnet export runs/photos --to photos-model/ --no-with-references
+  magnet export runs/photos --to photos-model/ --hub
 """
 
 
@@ -40,6 +42,10 @@ class Export:
     """A file that ends in .onnx, or a folder."""
     with_references: bool = True
     """The folder holds the representations of the training set, for search; if nothing is said, up to 50,000."""
+    hub: bool = False
+    """The folder is one for the Hugging Face Hub: it has a config.json and a model card too."""
+    push: str = ""
+    """Push the folder to the Hub as USER/NAME, under the account that is logged in there; implies --hub."""
     force: bool = False
     """Replace an export that is there already."""
     json: bool = False
@@ -53,6 +59,11 @@ def main(arguments: Sequence[str]) -> None:
     said = "with_references" in given_options(arguments)
     if onnx and said:
         raise UserError("--with-references is for folders: an ONNX file has no references")
+    hub = options.hub or bool(options.push)
+    if onnx and hub:
+        raise UserError("--hub and --push are for folders: --to must not end in .onnx")
+    if hub and find_spec("huggingface_hub") is None:
+        raise UserError("--hub needs huggingface_hub: pip install 'magnet-loss[hub]'")
     check_model(options.run)
     (check_file if onnx else check_bundle)(options.to, force=options.force)
 
@@ -76,6 +87,10 @@ def main(arguments: Sequence[str]) -> None:
         print(f"{options.to} ({result['bytes'] / 1e6:.1f} MB) holds {result['clusters']} clusters and {search}")
     if not options.json:
         print(describe_error(result["measured"]))
+    if options.push:
+        from magnet.export.hub import push_folder
+
+        print(f"pushed to {push_folder(options.to, options.push)}")
 
 
 def describe_error(measured: dict[str, Any] | None) -> str:
@@ -113,7 +128,10 @@ def write_bundle(source: "Run | Model", options: Export, said: bool) -> dict[str
     from magnet.export.bundle import export_bundle, load
 
     wanted = options.with_references if said else None
-    folder = export_bundle(source, options.to, with_references=wanted, force=options.force)
+    write = export_bundle
+    if options.hub or options.push:
+        from magnet.export.hub import write_hub_folder as write
+    folder = write(source, options.to, with_references=wanted, force=options.force)
     model = load(folder, device="cpu")
     about = read_json(folder / BUNDLE)
     return {
