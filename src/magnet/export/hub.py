@@ -40,7 +40,7 @@ class HubModel(ModelHubMixin):
     def __init__(self, run: Run | Model) -> None:
         self.model, self._source = model_of(run), run
 
-    def save_pretrained(self, save_directory: str | os.PathLike[str], **options: Any) -> str | None:  # type: ignore[override]
+    def save_pretrained(self, save_directory: str | os.PathLike[str], **options: Any) -> str | None:
         """Write the folder; with ``push_to_hub=True`` and ``repo_id``, push it too."""
         config = options.pop("config", None) or describe_config(self.model)
         found: str | None = super().save_pretrained(Path(save_directory), config=config, **options)
@@ -103,7 +103,8 @@ def make_card(run: Run | Model) -> ModelCard:
         f"---\n{data.to_yaml()}\n---",
         f"# {part.method} on {len(model.classes)} classes",
         f"A representation of {model.network.dim} dimensions, trained with `{part.method}` on a "
-        f"`{part.network.backbone}` network, with {len(model.index)} clusters that vote for labels (k-nearest-cluster). It takes {takes}.",
+        f"`{part.network.backbone}` network, with {len(model.index)} clusters that vote for labels (k-nearest-cluster). "
+        f"It takes {takes}.",
         f"**Classes.** {some}",
         "## Measured",
         _error_line(error),
