@@ -103,7 +103,7 @@ def make_card(run: Run | Model) -> ModelCard:
         f"---\n{data.to_yaml()}\n---",
         f"# {part.method} on {len(model.classes)} classes",
         f"A representation of {model.network.dim} dimensions, trained with `{part.method}` on a "
-        f"`{part.network.backbone}` network, with {len(model.index)} clusters that vote for labels (k-nearest-cluster). "
+        f"`{part.network.backbone}` network, with {len(model.index)} clusters that vote for labels (kNC). "
         f"It takes {takes}.",
         f"**Classes.** {some}",
         "## Measured",
