@@ -35,7 +35,7 @@ def test_a_run_on_arrays_can_be_used_and_evaluated_on_other_arrays_later(tmp_pat
 def test_what_cannot_be_trained_on_is_said():
     with pytest.raises(UserError, match="found data of type int"):
         magnet.train(3)
-    with pytest.raises(UserError, match="knows no setting 'epoch'"):
+    with pytest.raises(UserError, match="has no setting 'epoch'"):
         magnet.train("digits", epoch=3)
 
 

@@ -16,7 +16,7 @@ BLURRED = 1e-3
 
 
 class Block(NamedTuple):
-    """The clusters of G classes, those of each class ordered by size (largest first)."""
+    """The clusters of G classes; the clusters of a class are ordered by size, the largest first."""
 
     centres: Tensor  # (G, K, d)
     active: Tensor  # (G, K) bool; the active ones come first

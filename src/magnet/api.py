@@ -30,7 +30,7 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
             later serves for classifying and searching, and can be evaluated on data that is given.
         out: the folder of the run (default: runs/DATA-METHOD-SEED).
         silent: show nothing while it trains.
-        settings: those of `magnet train`, such as ``method``, ``preset``, ``epochs``, ``seed``, ``validation``.
+        settings: the options of `magnet train`, such as ``method``, ``preset``, ``epochs``, ``seed``, ``validation``.
 
     >>> import tempfile
     >>> from sklearn.datasets import load_digits
@@ -41,7 +41,7 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
     """
     unknown = sorted(settings.keys() - {field.name for field in dataclasses.fields(TrainConfig)})
     if unknown:
-        raise UserError(f"magnet.train() knows no setting {unknown[0]!r}; they are those of `magnet train --help`")
+        raise UserError(f"magnet.train() has no setting {unknown[0]!r}: see `magnet train --help`")
     known = {name: settings[name] for name in ("seed", "validation", "label", "judge") if name in settings}
     opened = _dataset(data, **known)
     spec = opened.spec if isinstance(data, Dataset) or not isinstance(data, str | Path) else str(data)

@@ -40,7 +40,7 @@ class SoftNeighbours:
         scaling: the factor on normalised squared distances that the representations were trained with.
 
     Attributes:
-        classes: (C,) the labels in ascending order, those of the columns of `predict_proba`.
+        classes: (C,) the labels in ascending order: column c of `predict_proba` is label ``classes[c]``.
 
     Examples:
         >>> r, labels = torch.tensor([[0.0], [1.0], [4.0], [5.0]]), torch.tensor([0, 0, 1, 1])

@@ -29,7 +29,7 @@ class _Batch:
     number: int
     examples: list[int]
     clusters: list[int]
-    start: int  # where its examples stand among those of all ranks, one rank after the other
+    start: int  # where its examples begin in the list of the examples of all ranks, rank after rank
     total: int  # and how many examples all ranks have together
 
 

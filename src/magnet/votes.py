@@ -286,7 +286,7 @@ def stratified_folds(labels: Tensor, folds: int, seed: int) -> Tensor:
 
 
 def stratified_part(labels: Tensor, most: int, seed: int) -> Tensor:
-    """The places (n,) of all examples, in order; of more than ``most`` those of one fold, and of every lone example.
+    """Places (n,) of at most about ``most`` examples, in order: all, or one fold and every example alone in its class.
 
     >>> stratified_part(torch.tensor([0, 0, 0, 0, 1, 1, 2]), most=4, seed=0)
     tensor([0, 2, 4, 6])

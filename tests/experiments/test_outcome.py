@@ -48,7 +48,7 @@ def test_what_is_no_results_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"results.json is something else"):
             read_values(path, "metrics")
     path.write_text(json.dumps({"experiment": "maps", "values": {}}))
-    with pytest.raises(UserError, match=r"must be results of metrics; .* has those of maps"):
+    with pytest.raises(UserError, match=r"must be results of metrics; .* holds results of maps"):
         read_values(path, "metrics")
 
 

@@ -154,7 +154,7 @@ def freeze(module: Backbone) -> Backbone:
 
 
 def _layers(module: nn.Module) -> list[BatchNorm]:
-    """Batch-norm layers that keep statistics, except those of a frozen trunk or fixed ones, which must not move."""
+    """Batch-norm layers that keep statistics, except layers of a frozen trunk and fixed layers, which must not move."""
     frozen = {
         id(layer)
         for backbone in module.modules()
@@ -170,7 +170,7 @@ def _layers(module: nn.Module) -> list[BatchNorm]:
 
 
 def has_batchnorm(module: nn.Module) -> bool:
-    """Whether `module` has batch-norm statistics to re-estimate (those of a frozen trunk do not count)."""
+    """Whether `module` has batch-norm statistics to re-estimate (a frozen trunk does not count)."""
     return bool(_layers(module))
 
 

@@ -11,7 +11,7 @@ from magnet.bench.measurement import Measurement
 
 PARTS = {
     "step": "a training step of Magnet against one of softmax, and what a refresh spends its time on",
-    "loss": "the loss alone against those of pytorch-metric-learning",
+    "loss": "the loss alone against the losses of pytorch-metric-learning",
     "draw": "drawing a batch and taking its losses, as the index grows",
     "compiled": "torch.compile against eager, and the error of half precision",
     "processes": "what 1, 2 and 4 processes tell each other",

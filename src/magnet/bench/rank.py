@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def watch(function: Callable[[], None], repeats: int, calls: int) -> dict[str, Any]:
-    """Seconds of a call, those of them in collectives, and how many collectives there are."""
+    """Seconds of a call, how many of these seconds are spent in collectives, and the number of collectives."""
     times, waits, count = [], [], 0
     for _ in range(repeats):
         with profile(activities=[ProfilerActivity.CPU]) as seen:

@@ -16,8 +16,8 @@ from magnet.runs.folders import check_file, check_run
 
 HELP = """The examples whose labels are likely wrong, worst first.
 
-The training examples are judged by votes that they had no part in, a fifth of them at a time; those of other parts by
-the clusters of the run. The table has path, label, suggestion, loss (-log of the probability of the label),
+The training examples are judged by votes that they had no part in, a fifth of them at a time; examples of other parts
+by the clusters of the run. The table has path, label, suggestion, loss (-log of the probability of the label),
 probability (of the suggestion), split and row.
 
 examples:

@@ -54,11 +54,14 @@ GROUPS = {
     ),
     "method": (
         "method", "preset", "config", "alpha", "scaling", "own_mean", "clusters_per_class", "clusters_per_batch",
-        "examples_per_cluster", "impostor_fraction", "target_neighbours", "neighbours", "refresh_every",
+        "examples_per_cluster", "impostor_fraction", "target_neighbours", "refresh_every",
     ),
     "network": (
         "backbone", "start", "power", "shrinkage", "standardize", "dim", "hidden", "dropout", "weights",
         "freeze", "freeze_batchnorm", "warm_start", "warm_start_epochs",
+    ),
+    "votes": (
+        "neighbours", "votes", "centres", "votes_scaling", "votes_clusters", "pull", "knn_scaling", "knn_neighbours",
     ),
     "training": (),
     "output": (
@@ -178,7 +181,7 @@ def read_deciding(command: str, arguments: Sequence[str]) -> Deciding:
 
 
 def preset_defaults(given: Deciding, method: str = "", start: str = "") -> TrainConfig:
-    """The settings where nothing else is given: those of the preset, for what is given that they depend on."""
+    """The settings of the preset, which depends on the data, method, backbone and start that are given."""
     random = (start or given.start) == "random"
     return with_preset(
         TrainConfig(

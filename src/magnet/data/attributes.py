@@ -50,7 +50,7 @@ def from_table(table: np.ndarray, names: Sequence[str] | None, examples: int) ->
 
 
 def from_classes(percent: np.ndarray, names: Sequence[str] | None, labels: np.ndarray) -> Attributes:
-    """Attributes of classes (C, A) in percent of agreement; an example has those of its class at 50 or more."""
+    """Attributes of classes (C, A) in percent of agreement; an example has what its class has at 50 or more."""
     percent = np.asarray(percent, dtype=np.float32)
     if percent.ndim != 2 or len(percent) <= int(labels.max(initial=0)):
         raise UserError(

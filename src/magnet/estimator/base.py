@@ -194,7 +194,7 @@ def _checked_targets(y: Any) -> NDArray[Any]:
 
 
 def _joined_classes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-    """All labels in ascending order, those of ``classes`` and those of ``y``."""
+    """All labels of ``classes`` and ``y`` in ascending order."""
     if _family(classes) != _family(y):
         raise UserError(f"the new labels are {y.dtype}, those fitted are {classes.dtype}: give labels of the same type")
     try:

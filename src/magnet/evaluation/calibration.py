@@ -85,7 +85,7 @@ def fit_temperature(probabilities: Tensor, columns: Tensor) -> float:
 
     Args:
         probabilities: (n, C) of examples that the classifier was not made of.
-        columns: (n,) the column of each one's class.
+        columns: (n,) the column of the class of each example.
     """
     logs = probabilities.double().clamp_min(FLOOR).log()
     rival = logs.scatter(1, columns[:, None], -torch.inf).argmax(dim=1, keepdim=True)

@@ -154,7 +154,7 @@ class _Tally:
     def result(self) -> Concentration:
         """The means."""
         precision = self.fractions / self.counts  # 0 / 0 is nan
-        # An attribute counts if it can be spoken of at every size; the smallest sees the fewest neighbours.
+        # An attribute counts if its precision is defined at every size; the smallest size has the fewest neighbours.
         counts = self.counts[:, 0]
         return Concentration(self.sizes, counts.numpy(), precision.numpy(), (self.chance / self.asked).numpy())
 

@@ -118,7 +118,7 @@ def _choose(recipe: Recipe, examples: Examples, weight: Tensor, seed: int) -> _S
 
 
 def _rank_within(scores: Tensor, labels: Tensor) -> Tensor:
-    """The place (n,) of each example among those of its label, by ascending score: 0 is the lowest."""
+    """The rank (n,) of each example among the examples with its label, by ascending score: 0 is the lowest."""
     order = scores.argsort(stable=True)
     order = order[labels[order].argsort(stable=True)]
     sizes = torch.bincount(labels)

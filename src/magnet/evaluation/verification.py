@@ -65,7 +65,7 @@ def at_rate(near: Tensor, far: Tensor, rate: float) -> dict[str, float]:
 
     Args:
         near: distances of pairs of the same class, ascending.
-        far: those of pairs of different classes, ascending.
+        far: distances of pairs of different classes, ascending.
         rate: of false accepts.
     """
     allowed = int(rate * len(far))

@@ -270,7 +270,7 @@ def example_values(
         attributes: (n, A), 1, 0, or nan for unknown.
         labels: (n,) classes.
         sizes: the neighbourhood sizes, ascending.
-        scope: neighbours are all examples, those of other classes, or those of the own class.
+        scope: which examples count as neighbours: all, examples of other classes, or examples of the same class.
     """
     known, has = ~attributes.isnan(), attributes == 1
     told = known.any(dim=1).nonzero().squeeze(1)  # nothing is known of the others: they are nobody's neighbours
@@ -281,7 +281,7 @@ def example_values(
     shape = attributes.shape[1], len(sizes)
     counts = torch.zeros(shape, dtype=torch.double).index_add_(0, what, speaks.double())
     means = torch.zeros(shape, dtype=torch.double).index_add_(0, what, fractions.nan_to_num(0.0)) / counts
-    spoken = counts[:, 0] > 0  # an attribute counts if it can be spoken of at every size
+    spoken = counts[:, 0] > 0  # an attribute counts if its precision is defined at every size
     moved = ((fractions - means[what]) / counts[what]).masked_fill(~speaks | ~spoken[what, None], 0.0)
     values = torch.zeros(len(attributes), len(sizes), dtype=torch.double).index_add_(0, who, moved)
     return (means[spoken].mean(dim=0) + values * len(told) / spoken.sum())[told]

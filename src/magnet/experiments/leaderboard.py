@@ -259,6 +259,6 @@ def _comparison(lab: Lab, mistakes: dict[str, dict[str, Any]]) -> Table:
 
 
 def _as_many(mistakes: dict[str, dict[str, Any]], name: str, column: str) -> list[Any]:
-    """The mistakes of a row; those of one without seeds as often as Magnet has runs."""
+    """The mistakes of a row; a row without seeds (a linear model) is repeated for each run of Magnet."""
     own, wanted = mistakes[name][column], len(mistakes["magnet"][column])
     return own * wanted if len(own) == 1 else own or [None] * wanted  # a linear model has no kNC of merged labels

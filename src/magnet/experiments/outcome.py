@@ -170,7 +170,7 @@ def read_values(path: Path, experiment: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"--against must be the results.json of an experiment; {path} is something else") from None
     if found != experiment:
-        raise UserError(f"--against must be results of {experiment}; {path} has those of {found}")
+        raise UserError(f"--against must be results of {experiment}; {path} holds results of {found}")
     return values
 
 

@@ -1,4 +1,4 @@
-"""The random search that chooses each method's settings: equally many trials for each, judged on validation data."""
+"""The random search that chooses each method's settings: as many trials for each, judged on validation data."""
 
 import math
 from dataclasses import fields, replace
@@ -98,7 +98,7 @@ def chosen(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> dict[str
 
 
 def record(ranked: list[tuple[float, TrainConfig]], fixed: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """What the results file keeps of a search: the best settings, their validation error, and those of all trials."""
+    """What the results file keeps of a search: the best settings, and the validation errors of all trials."""
     errors = [error if math.isfinite(error) else None for error, _ in ranked]
     return {"settings": chosen(ranked[0][1], fixed), "validation_error": errors[0], "trials": errors}
 
@@ -108,7 +108,7 @@ def settings_table(title: str, found: dict[str, list[dict[str, Any]]], caption: 
 
     Args:
         title: of the table.
-        found: by method its settings, or those of its several best trials; their values stand in one row then.
+        found: the settings of each method, or of its several best trials, whose values then share a row.
         caption: of the table.
     """
     rows = [

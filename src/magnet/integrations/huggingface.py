@@ -36,7 +36,7 @@ class MagnetTrainer(Trainer):
         objective: alpha, scaling and own mean.
         embed_dataset: the training set without augmentation, for the refresh; by default the training set.
         neighbourhoods: options of `Neighbourhoods` and `NeighbourhoodSampler`.
-        arguments: those of `Trainer`.
+        arguments: passed on to `Trainer`.
     """
 
     def __init__(

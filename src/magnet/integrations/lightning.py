@@ -41,7 +41,7 @@ class MagnetCallback(Callback):
         embed: representations (B, d) of a batch; by default ``module(batch[1])``.
         batch_size: of the embedding pass.
         num_workers: of the embedding pass.
-        options: those of `Neighbourhoods` and `NeighbourhoodSampler`.
+        options: passed on to `Neighbourhoods` and `NeighbourhoodSampler`.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ class ClusterMethod(Method):
 
 
 class Magnet(ClusterMethod):
-    """The paper's method."""
+    """Magnet (section 3): the loss of `magnet.objective` on neighbourhoods of clusters, labels by kNC."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"alpha", "scaling", "own_mean", "clusters_per_class"})
 

@@ -127,7 +127,7 @@ class TripletBatches(RandomBatches):
 
 
 class Triplet(Method):
-    """The paper's triplet baseline."""
+    """The triplet baseline of the paper (section 2): fixed target neighbours, labels by soft kNN."""
 
     reads_inputs: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = frozenset({"alpha", "impostor_fraction", "target_neighbours"})

@@ -118,7 +118,7 @@ class DensityMap:
 
 
 def draw_density_maps(maps: list[DensityMap], names: list[str], path: Path, *, title: str) -> Path:
-    """Write the maps side by side; ``names`` are those of the classes."""
+    """Write the maps side by side; ``names`` are the names of the classes."""
     rim = 0.29 if any(panel.callouts for panel in maps) else 0.0
     figure, axes = _panels(len(maps), 1, rim, names, title, clusters=True)
     for axis, panel in zip(axes, maps, strict=True):

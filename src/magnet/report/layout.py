@@ -52,7 +52,7 @@ def _onwards(points: np.ndarray, start: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _turn(placed: np.ndarray, onto: np.ndarray) -> np.ndarray:
-    """Rotate or mirror a map (n, 2) so that its points are nearest to those of another (Procrustes)."""
+    """Rotate or mirror a map (n, 2) so that its points are nearest to the points of another map (Procrustes)."""
     middle = placed.mean(axis=0)
     u, _, v = np.linalg.svd((placed - middle).T @ (onto - onto.mean(axis=0)))
     return np.asarray((placed - middle) @ (u @ v) + onto.mean(axis=0))

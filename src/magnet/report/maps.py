@@ -27,7 +27,7 @@ class Map:
 
 
 def draw_maps(maps: list[Map], names: list[str], path: Path, *, title: str = "", columns: int = 3) -> None:
-    """Write the maps side by side as a picture; ``names`` are those of the labels."""
+    """Write the maps side by side as a picture; ``names`` are the names of the labels."""
     plt = pyplot()
     rows = -(-len(maps) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(4.6 * columns, 4.7 * rows + 0.7), squeeze=False)

@@ -62,7 +62,7 @@ class CachedEmbeddings:
     shape: tuple[int, ...]  # of one example
     digest: str  # of the data, as a whole
     votes: dict[str, Votes]  # of kNC and soft kNN, where they were chosen; empty: the paper's
-    voting: Tensor  # (J, d) the centres that vote: those of the index, or refined ones
+    voting: Tensor  # (J, d) the centres that vote: the centres of the index, or refined ones
 
     @classmethod
     def of(

@@ -70,7 +70,7 @@ class Manifest:
     files: dict[str, str]  # the digest of each
     settings: dict[str, Any]  # of the run
     progress: Progress
-    values: dict[str, int | float | bool | str | None]  # those of the optimiser and the sampler that are no tensors
+    values: dict[str, int | float | bool | str | None]  # of optimiser and sampler, where they are no tensors
     journal: Prefix = field(default_factory=Prefix)
 
 

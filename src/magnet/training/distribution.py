@@ -84,7 +84,7 @@ def own_places(labels: Tensor, rank: int, world_size: int) -> Tensor | None:
 
 
 def in_order(rows: Tensor, places: Tensor | None, world_size: int) -> Tensor:
-    """The rows of all ranks (N, ...), each in its place; those of a rank that is alone are not copied."""
+    """The rows of all ranks (N, ...), each in its place; with a single rank nothing is copied."""
     if places is None:
         return rows
     everyone, everything = gather_rows(places, world_size), gather_rows(rows, world_size)

@@ -111,11 +111,11 @@ class Snapshot:
 
     index: ClusterIndex | None = None
     everything: Tensor | None = None  # (N, d) the representations of all training examples
-    own: Tensor | None = None  # (n, d) those of this rank's examples, if refreshes are kept
+    own: Tensor | None = None  # (n, d) representations of this rank's examples, if refreshes are kept
 
 
 def _timed(what: str) -> Callable[[Callable[Concatenate["Trainer", P], R]], Callable[Concatenate["Trainer", P], R]]:
-    """Count the seconds that a method takes under ``what``; those of a timed method that it calls count there alone."""
+    """Count the seconds of a method under ``what``, without the seconds of timed methods that it calls."""
 
     def decorate(method: Callable[Concatenate["Trainer", P], R]) -> Callable[Concatenate["Trainer", P], R]:
         @wraps(method)

@@ -17,7 +17,7 @@ from magnet.runs.run import Run
 from magnet.training.folder import same_training_part
 
 MOST_RUNS = 3
-Say = Callable[[str], Callable[[int, int], None]]  # told what begins, gives what is told how far it is
+Say = Callable[[str], Callable[[int, int], None]]  # takes what begins, returns a function of (done, total)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def build_explorer(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -
         everything = torch.arange(len(rows))
         end = moment(run.step, everything, predictions.representations, labels, predictions.place, run.index, sigma)
         moments = [end]
-        if same_training_part(run.folder, data):  # else the rows of a kept refresh are those of other examples
+        if same_training_part(run.folder, data):  # otherwise a kept refresh holds rows of other examples
             moments = [*kept_moments(run.folder, run.step, labels, predictions.place), end]
         say(f"{run.folder.name}: laying out {len(moments)} map{'s' * (len(moments) > 1)}")
         seen.append(Seen(run, predictions, moments, lay_out_moments(moments, seed=seed)))

@@ -76,7 +76,7 @@ class ReportedRun:
     """One run in a report."""
 
     folder: Path
-    name: str  # short, and unlike those of the other runs
+    name: str  # short, and different for every run
     config: TrainConfig
     journal: list[dict[str, Any]]
     step: int  # of the last checkpoint or record

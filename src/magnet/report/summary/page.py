@@ -170,7 +170,7 @@ def notices(runs: Sequence[ReportedRun]) -> list[str]:
     elif not comparable(runs):
         said.append(
             "These runs were tested on different examples of the same data (a test part split off by another seed, "
-            "merged classes, or data that changed since). Differences of their errors are partly those of the examples."
+            "merged classes, or data that changed since). Their errors differ for that reason too."
         )
     return said
 
