@@ -62,7 +62,7 @@ def test_the_options_stand_in_groups(capsys):
         main(["train", "--help"])
     shown = capsys.readouterr().out
     titles = re.findall(r"^\W*(\w+) options\W*$", shown, re.M)
-    assert titles == ["data", "method", "network", "training", "output"]
+    assert titles == ["data", "method", "network", "votes", "training", "output"]
     for field in dataclasses.fields(TrainConfig):
         assert f"--{field.name.replace('_', '-')}" in shown
 
