@@ -1,14 +1,31 @@
 """Several processes on one machine: they hold the same index, and what share of the time they spend on telling it.
 
-The time of a collective is from its start to its end on rank 0, so it includes waiting for the other ranks and what
-overlaps with the backward pass: an upper bound.
+Run under torchrun this file is one rank of a short training run, whose rank 0 prints what it saw. The time of a
+collective is from its start to its end on rank 0, so it includes waiting for the other ranks and what overlaps with the
+backward pass: an upper bound.
 """
 
+import json
+import tempfile
+import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile
 
 from magnet.bench.measurement import Measurement, duration, run_child
+from magnet.bench.step import vectors
+from magnet.training.config import TrainConfig
+from magnet.training.display import Display
+from magnet.training.loop import Trainer
+from magnet.training.train import make_fabric
+from magnet.training.workbench import complete, make_workbench
 
 COUNTS = (1, 2, 4)
+BLOCKS = {"step": (5, 10), "refresh": (5, 1)}  # how often a block is repeated, and how much of it at a time
 
 
 def measure(progress: Callable[[str], None]) -> list[Measurement]:
@@ -18,7 +35,7 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
         several = f"{count} processes" if count > 1 else "1 process"
         progress(several)
         seen = run_child(
-            "torch.distributed.run", "--standalone", "--nproc-per-node", count, "-m", "magnet.bench.rank",
+            "torch.distributed.run", "--standalone", "--nproc-per-node", count, "-m", "magnet.bench.processes",
             OMP_NUM_THREADS="1",
         )  # fmt: skip
         for what in ("step", "refresh"):
@@ -34,3 +51,55 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
                 )
             )  # fmt: skip
     return found
+
+
+def train_a_little() -> None:
+    """One rank: train a little, look at the clock, and at the index of every rank."""
+    data = vectors(2000)
+    with tempfile.TemporaryDirectory() as folder:
+        config = TrainConfig(data="random", backbone="mlp", out=Path(folder), steps=10**6, workers=0, device="cpu")
+        config = complete(config, data)
+        fabric = make_fabric(config)
+        fabric.launch()
+        bench = make_workbench(config, data=data, rank=fabric.global_rank, world_size=fabric.world_size)
+        trainer = Trainer(bench, fabric, Display("", silent=True), Path(folder), resume=False)
+        trainer.learner.train()
+        trainer.refresh()
+        for _ in range(10):
+            trainer._step()
+        work = {"step": trainer._step, "refresh": trainer.refresh}
+        found = {name: watch(work[name], *BLOCKS[name]) for name in work}
+        check_index(trainer)
+        if fabric.is_global_zero:
+            print(json.dumps(found), flush=True)
+        fabric.barrier()
+
+
+def watch(function: Callable[[], None], repeats: int, calls: int) -> dict[str, Any]:
+    """Seconds of a call, how many of these seconds are spent in collectives, and the number of collectives."""
+    times, waits, count = [], [], 0
+    for _ in range(repeats):
+        with profile(activities=[ProfilerActivity.CPU]) as seen:
+            start = time.perf_counter()
+            for _ in range(calls):
+                function()
+            times.append((time.perf_counter() - start) / calls)
+        collectives = [event for event in seen.events() or [] if event.name.startswith("gloo:")]
+        waits.append(sum(event.time_range.elapsed_us() for event in collectives) / 1e6 / calls)
+        count += len(collectives)
+    return {"seconds": times, "collectives": waits, "calls": count / (repeats * calls)}
+
+
+def check_index(trainer: Trainer) -> None:
+    """Raise unless every rank holds the very index of rank 0."""
+    assert trainer.index is not None
+    if trainer.world > 1:
+        for name, tensor in trainer.index.tensors().items():
+            first = tensor.clone()
+            dist.broadcast(first, 0)
+            if not torch.equal(first, tensor):
+                raise RuntimeError(f"rank {dist.get_rank()} and rank 0 hold different {name}")
+
+
+if __name__ == "__main__":
+    train_a_little()
