@@ -40,6 +40,6 @@ def test_what_cannot_be_trained_on_is_said():
 
 
 def test_the_explorer_of_a_run_in_memory_is_one_page(tmp_path):
-    pytest.importorskip("plotly")
+    pytest.importorskip("openTSNE")
     run = magnet.train((X[:300], Y[:300]), tmp_path / "run", **SHORT)
     assert magnet.explore(run, tmp_path / "page.html").stat().st_size > 100_000

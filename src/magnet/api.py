@@ -13,7 +13,6 @@ from magnet.data.pairs import list_pairs
 from magnet.data.tables import list_frame
 from magnet.errors import UserError
 from magnet.report.explorer.build import build_explorer
-from magnet.report.html import write_whole
 from magnet.runs.evaluate import evaluate as measure
 from magnet.runs.run import Run
 from magnet.training.config import TrainConfig, with_preset
@@ -79,7 +78,7 @@ def explore(runs: Run | str | Path | Sequence[Run | str | Path], out: str | Path
 
     Args:
         runs: opened runs or their folders, all on the same data.
-        out: the page.
+        out: the page, or a folder, which has all pictures beside its page.
 
     >>> import tempfile
     >>> folder, X = Path(tempfile.mkdtemp()), np.random.default_rng(0).normal(size=(60, 4))
@@ -89,9 +88,7 @@ def explore(runs: Run | str | Path | Sequence[Run | str | Path], out: str | Path
     """
     several = [runs] if isinstance(runs, Run | str | Path) else list(runs)
     opened = [run if isinstance(run, Run) else Run(Path(run)) for run in several]
-    page = build_explorer(opened, examples=10_000, seed=0, say=lambda what: lambda done, total: None)
-    write_whole(Path(out), page.html())
-    return Path(out)
+    return build_explorer(opened, examples=10_000, seed=0, say=lambda what: lambda done, total: None).write(Path(out))
 
 
 def _dataset(data: Any, *, seed: int = 0, validation: float = 0.0, label: str = "", judge: str = "") -> Dataset:

@@ -105,14 +105,17 @@ def test_a_report_notices_and_measures_again(run, reverse, magnet, tmp_path):
 
 
 def test_the_explorer_notices_and_asks_again(run, reverse, magnet, tmp_path):
-    pytest.importorskip("plotly")
+    pytest.importorskip("openTSNE")
     page = tmp_path / "explore.html"
     words = ("explore", run, "--out", page, "--no-open")
     assert magnet(*words).err == ""
     before = page.read_text(encoding="utf-8")
     reverse()
     assert magnet(*words).err == f"{note(run)}{REVERSED}\n"
-    found = [re.findall(r'"prediction":(\{.*?\})', text) for text in (before, page.read_text(encoding="utf-8"))]
+    found = [
+        re.findall(r'"best":\{"count":\d+,"classes":(\{.*?\})', text)
+        for text in (before, page.read_text(encoding="utf-8"))
+    ]
     assert [len(one) for one in found] == [1, 1]
     assert found[0] != found[1]
 
@@ -156,7 +159,7 @@ def test_a_run_that_does_not_know_its_parts_any_more_is_refused(run, spoil, caps
 
 
 def test_a_kept_refresh_of_other_examples_is_not_shown(tmp_path):
-    pytest.importorskip("plotly")
+    pytest.importorskip("openTSNE")
     from magnet.report.explorer.build import build_explorer
 
     X, y = write(tmp_path / "features.npz", name=[f"row {i}" for i in range(200)])

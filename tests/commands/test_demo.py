@@ -28,9 +28,9 @@ def test_the_demo_prints_its_table_draws_its_maps_and_writes_the_explorer(tmp_pa
 def test_the_demo_without_the_packages_for_pictures_shows_its_table_and_says_how_to_get_them(
     tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("magnet.commands.demo.find_spec", lambda name: None if name == "plotly" else name)
+    monkeypatch.setattr("magnet.commands.demo.find_spec", lambda name: None if name == "openTSNE" else name)
     assert main(["demo", "--out", str(tmp_path / "demo"), "--epochs", "1", "--seeds", "1", "--quiet"]) == 0
     shown = capsys.readouterr()
     assert "hidden digits" in shown.out
-    assert "no pictures without plotly: pip install 'magnet-loss[plots,explore]'" in shown.err
+    assert "no pictures without openTSNE: pip install 'magnet-loss[plots,explore]'" in shown.err
     assert not list((tmp_path / "demo").glob("*.*"))

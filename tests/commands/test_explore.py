@@ -43,7 +43,8 @@ def test_a_large_set_is_sampled_and_the_page_knows(digits_run, tmp_path, magnet,
     assert (len(data["names"]), data["total"]) == (200, 1797)
     # The error is still that of the whole test part.
     error = magnet("evaluate", digits_run, "--json")["knc"]["error"]
-    assert data["runs"][0]["test"] == {"error": f"{100 * error:.1f} %", "n": 540, "images": False}
+    shown = data["runs"][0]["test"]
+    assert (shown["error"], shown["n"], shown["images"]) == (f"{100 * error:.1f} %", 540, False)
 
 
 def test_without_a_browser_the_file_is_still_there(digits_run, tmp_path, magnet, monkeypatch):
@@ -51,6 +52,15 @@ def test_without_a_browser_the_file_is_still_there(digits_run, tmp_path, magnet,
     said = magnet("explore", digits_run, "--out", tmp_path / "page.html", "--examples", "50")
     assert "open the file yourself" in said
     assert (tmp_path / "page.html").is_file()
+
+
+def test_a_name_without_an_ending_is_a_folder_with_pictures_beside_its_page(photo_run, tmp_path, magnet, opened):
+    said = magnet("explore", photo_run, "--out", tmp_path / "all")
+    page = tmp_path / "all" / "index.html"
+    assert str(page) in said
+    assert opened == [page.resolve().as_uri()]
+    assert data_of(page)["pictures"]["sheets"] == ["pictures/small-0.webp"]
+    assert (tmp_path / "all" / "pictures" / "small-0.webp").is_file()
 
 
 def test_runs_on_different_data_are_refused(digits_run, photo_run, tmp_path, complaint):
@@ -71,7 +81,7 @@ def test_bad_input(digits_run, tmp_path, complaint):
     out = tmp_path / "page.html"
     assert "one to three" in complaint("explore", "--out", out)
     assert "no run at" in complaint("explore", tmp_path / "no", "--out", out)
-    assert "ends in .html" in complaint("explore", digits_run, "--out", tmp_path / "page")
+    assert "ends in .html" in complaint("explore", digits_run, "--out", tmp_path / "page.txt")
     assert "one, two or three" in complaint("explore", *[digits_run] * 4, "--out", out)
     assert "--examples" in complaint("explore", digits_run, "--out", out, "--examples", "3")
     assert ".csv or .parquet" in complaint("explore", digits_run, "--out", out, "--table", tmp_path / "t.txt")

@@ -71,7 +71,7 @@ def test_its_own_data_given_by_name_is_merged_too(magnet):
 
 
 def test_it_is_explored_and_reported_on(magnet, tmp_path):
-    pytest.importorskip("plotly")
+    pytest.importorskip("openTSNE")
     magnet("explore", "--out", tmp_path / "explore.html", "--examples", "100", "--no-open")
     magnet("report", "--out", tmp_path / "report.html")
     assert "was trained on merged classes" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
         lambda method: demo.settings(method, epochs=options.epochs, seed=options.seed, quiet=options.quiet),
         options.out, methods=demo.METHODS, seeds=options.seeds, console=console,
     )  # fmt: skip
-    missing = [name for name in ("matplotlib", "openTSNE", "plotly") if find_spec(name) is None]
+    missing = [name for name in ("matplotlib", "openTSNE") if find_spec(name) is None]
     outcome = demo.run(lab, pictures=not missing)
     console.print()
     console.print(outcome.tables[0].rich())

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 HELP = """Look at what a run learnt: one HTML file that needs no network and no server, opened in the browser.
 
-It has the map of all examples with their clusters, their neighbours, the modes of each class, a list of suspicious
-labels and, if `magnet train --keep-refreshes N` kept some refreshes, the way there. Up to three runs on the same data
-stand side by side.
+It opens on a summary: errors, the worst confusions, suspicious labels, unusual modes. It has the map of all examples
+with their clusters, their neighbours, the modes of each class, labels to check and mark and, if `magnet train
+--keep-refreshes N` kept some refreshes, the way there. Up to three runs on the same data stand side by side.
 
 examples:
   magnet explore runs/photos
   magnet explore runs/magnet runs/softmax runs/triplet --out compare.html
   magnet explore runs/photos --table photos.parquet --no-open
+  magnet explore runs/photos --out photos             # a folder: every example with a large picture
 """
 
 
@@ -35,7 +36,8 @@ class Explore:
 
     runs: RunFolders
     out: Path = Path("explore.html")
-    """The page; one that is there already is replaced."""
+    """The page; one that is there already is replaced. A name without .html is that of a folder: its index.html has the
+    pictures beside it, a large one for every example, where one file would be too large."""
     table: Path | None = None
     """Also write the data behind the page: a .csv, or a .parquet for FiftyOne, Embedding Atlas and the like."""
     examples: int = 10_000
@@ -71,8 +73,9 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("nothing to explore: give one to three run folders")
     if options.examples < 10:
         raise UserError(f"--examples must be at least 10; found {options.examples}")
-    if options.out.suffix.lower() not in (".html", ".htm") or options.out.is_dir():
-        raise UserError(f"--out {options.out} must be a file that ends in .html")
+    one_file = options.out.suffix.lower() in (".html", ".htm")
+    if options.out.is_dir() if one_file else (options.out.suffix or options.out.is_file()):
+        raise UserError(f"--out {options.out} must be a file that ends in .html, or a folder, whose name has no ending")
     if options.table and options.table.suffix.lower() not in (".csv", ".parquet"):
         raise UserError(f"--table {options.table} must end in .csv or .parquet")
     for folder in options.runs:
@@ -80,7 +83,6 @@ def main(arguments: Sequence[str]) -> None:
 
     from magnet.report.explorer.build import build_explorer
     from magnet.report.explorer.table import check_table, write_table
-    from magnet.report.html import write_whole
     from magnet.runs.run import Run
 
     if options.table:
@@ -89,14 +91,13 @@ def main(arguments: Sequence[str]) -> None:
         runs = [Run(folder, which=options.checkpoint, report=say("embedding")) for folder in options.runs]
         say_notes(note for run in runs for note in run.notes)
         explorer = build_explorer(runs, examples=options.examples, seed=options.seed, say=say)
-        page = explorer.html()
-        write_whole(options.out, page)
+        page = explorer.write(options.out)
         if options.table:
             write_table(explorer, options.table)
     total = len(runs[0].data)
     shown = f"{len(explorer.rows)} of {total}" if len(explorer.rows) < total else f"all {total}"
-    print(f"{options.out} ({len(page) / 1e6:.1f} MB) shows {shown} examples")
+    print(f"{page} ({page.stat().st_size / 1e6:.1f} MB) shows {shown} examples")
     if options.table:
         print(f"{options.table} holds the data behind it")
-    if options.open and not webbrowser.open(options.out.resolve().as_uri()):
+    if options.open and not webbrowser.open(page.resolve().as_uri()):
         print("no browser could be opened here: open the file yourself")

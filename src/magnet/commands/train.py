@@ -242,7 +242,7 @@ def _finish(folder: Path, config: TrainConfig) -> None:
         from magnet.commands.evaluate import main as evaluate
 
         evaluate([str(folder)])
-    look = "magnet explore" if find_spec("plotly") and find_spec("openTSNE") else "magnet report"
+    look = "magnet explore" if find_spec("openTSNE") else "magnet report"
     photos = "PHOTO" if kind_of(config.data) == "images" else "VECTORS.npy"
     print(f"\nNext: {look} {folder}\n      magnet classify {folder} {photos}")
     if config.freeze and photos == "PHOTO":

@@ -118,6 +118,17 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
             raise UserError(f"{self.spec} holds images; vectors are there only for vector data.")
         return self._content
 
+    def image_file(self, index: int) -> Path | None:
+        """The file of an image; None of vectors, and of images that are held in memory."""
+        found = None if isinstance(self._content, np.ndarray) else self._content[index]
+        return found if isinstance(found, Path) else None
+
+    @property
+    def stored_side(self) -> int:
+        """The shorter side of images that are held in memory, all of one size; 0 of files, which may differ in size."""
+        held = self._content
+        return min(held.shape[1:3]) if isinstance(held, np.ndarray) and self.kind == "images" else 0
+
     @property
     def digest(self) -> Digest:
         """Hashes of what the data set holds. The content is read once, when they are first asked for."""

@@ -11,7 +11,6 @@ from magnet.experiments.cache import top_classes, wrong
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import DIVERGED, Outcome, Table, some_diverged
 from magnet.report.explorer.build import build_explorer
-from magnet.report.html import write_whole
 from magnet.report.layout import lay_out
 from magnet.report.maps import Map, draw_maps
 from magnet.runs.run import Run
@@ -74,7 +73,7 @@ def _draw(lab: Lab, runs: dict[str, Run]) -> list[Path]:
         explorer = build_explorer(
             list(runs.values()), examples=len(lab.held), seed=seed, say=lambda what: lambda done, total: None
         )
-        write_whole(page, explorer.html())
+        explorer.write(page)
     return [picture, page]
 
 

@@ -1,6 +1,7 @@
-"""One HTML file that needs nothing else: assets, third-party scripts and data are all inside it.
+"""One HTML file that needs nothing else: style, scripts and data are all inside it.
 
-A package that wants a page has a folder ``assets`` with ``body.html``, style sheets and scripts. The scripts are joined
+A package that wants a page has a folder ``assets`` with ``body.html``, style sheets and scripts; `base_style` comes
+before its style sheets. The scripts are joined
 in the order of their names, ``main.js`` last, inside one function, so that they share names with each other and with
 nothing else. They read the data with ``JSON.parse(document.getElementById("data").textContent)``.
 """
@@ -8,7 +9,7 @@ nothing else. They read the data with ``JSON.parse(document.getElementById("data
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,14 @@ from magnet.errors import UserError
 from magnet.files import replacing
 
 
-def page(package: str, title: str, data: Mapping[str, Any], extra_scripts: Sequence[str] = ()) -> str:
+def page(package: str, title: str, data: Mapping[str, Any], *, beside: bool = False) -> str:
     """The text of a self-contained page.
 
     Args:
         package: the dotted name of the package.
         title: of the window, untrusted text.
         data: what JSON can hold, finite numbers only; its strings are untrusted text.
-        extra_scripts: third-party scripts, run before those of the package. Some of them compile code at run time,
-            which a page without extra scripts may not.
+        beside: whether the page may show pictures that lie in its own folder.
     """
     assets = sorted((files(package) / "assets").iterdir(), key=lambda file: (file.name == "main.js", file.name))
 
@@ -33,23 +33,28 @@ def page(package: str, title: str, data: Mapping[str, Any], extra_scripts: Seque
         return [file.read_text(encoding="utf-8") for file in assets if file.name.endswith(suffix)]
 
     own = "(() => {\n'use strict';\n" + "\n".join(text(".js")) + "\n})();"
-    compiles = " 'unsafe-eval'" if extra_scripts else ""
     # The browser itself makes sure that the page asks nothing of the network.
-    policy = f"default-src 'none'; script-src 'unsafe-inline'{compiles}; style-src 'unsafe-inline'; img-src data: blob:"
+    pictures = "data: 'self' file:" if beside else "data:"
+    policy = f"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src {pictures}"
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">',
             f"<title>{html.escape(title)}</title>",
-            *(f"<style>\n{sheet}</style>" for sheet in text(".css")),
+            *(f"<style>\n{sheet}</style>" for sheet in [base_style(), *text(".css")]),
             "</head>\n<body>",
             *text("body.html"),
             f'<script type="application/json" id="data">{embedded_json(data)}</script>',
-            *(f"<script>{_closed(script)}</script>" for script in [*extra_scripts, own]),
+            f"<script>{_closed(own)}</script>",
             "</body>\n</html>\n",
         ]
     )
+
+
+def base_style() -> str:
+    """The style sheet that all pages share: colours, light and dark, type, tables, pictures."""
+    return (files("magnet.report") / "assets" / "base.css").read_text(encoding="utf-8")
 
 
 def embedded_json(data: Any) -> str:

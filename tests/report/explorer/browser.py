@@ -14,9 +14,9 @@ from PIL import Image
 ARGUMENTS = (
     "--headless=new", "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
-    "--window-size=1300,850",
 )  # fmt: skip
-PATIENCE = 180  # seconds, for a machine that is busy with other things
+PATIENCE = 60  # seconds, for a machine that is busy with other things
+DESKTOP, PHONE = (1440, 900), (390, 844)
 
 
 def start(profile: Path) -> Any:
@@ -35,13 +35,23 @@ def start(profile: Path) -> Any:
     return started
 
 
+def look_like(driver: Any, size: tuple[int, int], theme: str) -> None:
+    """Give the window a size, a phone's where it is narrow, and the reader a liking for "light" or "dark"."""
+    phone = size[0] < 900
+    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 2 if phone else 1, "mobile": phone}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": phone})
+    features = [{"name": "prefers-color-scheme", "value": theme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
 class Page:
     """An explorer page in the browser."""
 
-    def __init__(self, driver: Any, file: Path) -> None:
+    def __init__(self, driver: Any, file: Path, *, ready: str = "window.magnet && magnet.ready") -> None:
         self.driver = driver
-        driver.get(file.as_uri())
-        self.until("window.magnet && magnet.ready")
+        driver.get(file.resolve().as_uri())
+        self.until(ready)
 
     def js(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)
@@ -67,19 +77,39 @@ class Page:
     def click(self, selector: str) -> None:
         self.driver.find_element("css selector", selector).click()
 
-    def point(self, what: str, *arguments: Any, act: Callable[[Any], Any] = lambda mouse: mouse.click()) -> None:
-        """Move the mouse to what a script finds: [map, x, y] in the square of the map; and click there."""
+    def choose(self, selector: str, value: str) -> None:
+        """Choose an option of a select element by its value."""
+        script = (
+            "const c = document.querySelector(arguments[0]); c.value = arguments[1]; c.dispatchEvent(new "
+            "Event('change'))"
+        )
+        self.js(script, selector, value)
+
+    def place(self, what: str, *arguments: Any) -> tuple[Any, float, float]:
+        """The stage of a map, and pixels from its middle, of what a script finds: [map, x, y], x and y on the map."""
         number, x, y = self.js(
             f"const [map, x, y] = (() => {{{what}}})(); const f = magnet.maps[map].frame();"
             "return [map, f.x(x) - f.width / 2, f.y(y) - f.height / 2]",
             *arguments,
         )
-        stage = self.driver.find_elements("css selector", ".stage")[number]
+        return self.driver.find_elements("css selector", ".stage")[number], x, y
+
+    def point(self, what: str, *arguments: Any, act: Callable[[Any], Any] = lambda mouse: mouse.click()) -> None:
+        """Move the mouse there; and click."""
         from selenium.webdriver import ActionChains
 
+        stage, x, y = self.place(what, *arguments)
         mouse = ActionChains(self.driver, duration=0).move_to_element_with_offset(stage, round(x), round(y))
         act(mouse)
         mouse.perform()
+
+    def tap(self, what: str, *arguments: Any) -> None:
+        """Put a finger there for a moment."""
+        stage, x, y = self.place(what, *arguments)
+        box = stage.rect
+        point = {"x": box["x"] + box["width"] / 2 + x, "y": box["y"] + box["height"] / 2 + y}
+        self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [point]})
+        self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
     def picture(self, selector: str) -> np.ndarray:
         """What is seen of an element, (h, w, 3)."""

@@ -1,4 +1,4 @@
-"""Short runs to look at."""
+"""Short runs to look at, their pages, and a browser to open these in."""
 
 import gzip
 from pathlib import Path
@@ -8,8 +8,11 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_wine
 
+from magnet.report.explorer.build import build_explorer
+from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
 from magnet.training.train import train
+from report.explorer.browser import DESKTOP, Page, look_like, start
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 
@@ -66,13 +69,13 @@ def wine(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory) -> Path:
-    """A run on twelve small pictures, one colour a class."""
+    """A run on twelve pictures, one colour a class."""
     folder = tmp_path_factory.mktemp("p")
     for name, colour in {"red": (220, 30, 30), "blue": (30, 30, 220)}.items():
         for i in range(6):
-            file = folder / "photos" / name / f"{i}.png"
+            file = folder / "photos" / name / f"{i} #.png"
             file.parent.mkdir(parents=True, exist_ok=True)
-            Image.new("RGB", (40 + 9 * i, 60), colour).save(file)
+            Image.new("RGB", (180 + 9 * i, 200), colour).save(file)
     settings = {"backbone": "convnet", "image_size": 16, "steps": 3, "clusters_per_class": 1, "test_draws": 1}
     return short(folder / "run", data=str(folder / "photos"), **settings)
 
@@ -94,3 +97,66 @@ def fashion(tmp_path_factory) -> Path:
             (folder / name).write_bytes(gzip.compress(cut))
     settings = {"backbone": "convnet", "steps": 8, "clusters_per_class": 2, "test_draws": 1}
     return short(folder.parent / "run", data=f"fashion-mnist:{folder}", **settings)
+
+
+def quietly(what):
+    """Says nothing of what is done."""
+    return lambda done, total: None
+
+
+def written(out: Path, *runs: Path, **settings) -> Path:
+    """The page of runs, of 500 examples at most."""
+    return build_explorer(
+        [Run(run) for run in runs], **({"examples": 500, "seed": 0, "say": quietly} | settings)
+    ).write(out)
+
+
+@pytest.fixture(scope="session")
+def digits_page(digits_magnet, digits_softmax, tmp_path_factory) -> Path:
+    return written(tmp_path_factory.mktemp("page") / "digits.html", digits_magnet, digits_softmax)
+
+
+@pytest.fixture(scope="session")
+def odd_page(odd_vectors, tmp_path_factory) -> Path:
+    return written(tmp_path_factory.mktemp("page") / "odd.html", odd_vectors)
+
+
+@pytest.fixture(scope="session")
+def wine_page(wine, tmp_path_factory) -> Path:
+    return written(tmp_path_factory.mktemp("page") / "wine.html", wine)
+
+
+@pytest.fixture(scope="session")
+def photo_page(photos) -> Path:
+    """Beside its data."""
+    return written(photos.parent / "photos.html", photos)
+
+
+@pytest.fixture(scope="session")
+def fashion_page(fashion, tmp_path_factory) -> Path:
+    return written(tmp_path_factory.mktemp("page") / "fashion.html", fashion)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    started = start(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.quit()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Opens a page; when the test is over, the console must be free of errors and nothing may have been fetched."""
+    opened: list[Page] = []
+    browser.get_log("browser")
+
+    def show(file: Path, size: tuple[int, int] = DESKTOP, theme: str = "light") -> Page:
+        look_like(browser, size, theme)
+        opened.append(Page(browser, file))
+        return opened[-1]
+
+    yield show
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    fetched = opened[-1].js("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert [name for name in fetched if not name.startswith("data:")] == []
+    opened[-1].js("localStorage.clear()")

@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +7,8 @@ import torch
 
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
-from magnet.report.explorer.examples import choose, kept_moments, lay_out_moments, moment, predict
+from magnet.report.explorer.examples import Predictions, choose, contrast, predict
+from magnet.report.explorer.moments import Moment, kept_moments, lay_out_moments, near_each_other, place_in_clusters
 from magnet.report.layout import lay_out
 from magnet.runs.run import Run
 
@@ -85,14 +87,34 @@ def test_an_example_of_a_class_that_was_never_trained_on_has_a_finite_loss(odd_v
 
 def test_examples_are_put_into_clusters_of_their_own_class():
     points = torch.tensor([[0.0, 1.0], [3.0, 0.0], [1.0, 0.0], [5.0, 5.0]])
-    found = moment(
-        7, torch.arange(4), points, torch.tensor([0, 1, 0, 2]), torch.tensor([1, -1, -1, -1]), INDEX, sigma=2.0
+    clusters, own, impostor, far = place_in_clusters(
+        points, torch.tensor([0, 1, 0, 2]), torch.tensor([1, -1, -1, -1]), INDEX, sigma=2.0
     )
     # The first was trained in cluster 1 and stays there; the last is of a class without clusters.
-    assert found.clusters.tolist() == [1, 2, 0, -1]
-    assert torch.allclose(found.own[:3], torch.tensor([17.0, 109.0, 1.0]).sqrt() / 2)
-    assert found.impostor.tolist() == [2, 1, 2, 1]
-    assert float(found.impostor_distance[1]) == 0.5
+    assert clusters.tolist() == [1, 2, 0, -1]
+    assert torch.allclose(own[:3], torch.tensor([17.0, 109.0, 1.0]).sqrt() / 2)
+    assert impostor.tolist() == [2, 1, 2, 1]
+    assert float(far[1]) == 0.5
+
+
+def test_a_doubtful_example_stands_between_the_nearest_of_its_own_and_of_the_likeliest_other_class():
+    points = torch.tensor([[0.0], [0.1], [0.3], [5.0], [5.2], [4.9]])
+    labels = torch.tensor([0, 0, 0, 1, 1, 0])  # the last one is in the wrong place
+    votes = torch.tensor([[0.9, 0.1, 0.0]] * 3 + [[0.1, 0.8, 0.1]] * 2 + [[0.2, 0.7, 0.1]])
+    loss = -votes.gather(1, labels[:, None])[:, 0].log()
+    found = contrast(Predictions(points, torch.arange(6), votes, loss, votes.argmax(1)), labels, most=2, beside=3)
+    assert found.ids[0] == 5
+    assert found.other[0] == 1
+    assert found.of_own[0].tolist() == [2, 1, 0]
+    assert found.of_other[0].tolist() == [3, 4, -1]
+    assert found.of_own[1].tolist() == [4, -1, -1]  # of the other class's two, without itself
+    assert found.other[1] in (0, 2)
+
+
+def test_an_example_is_not_its_own_neighbour_even_among_duplicates():
+    _, ids = near_each_other(torch.tensor([[0.0], [0.0], [0.0], [0.0], [9.0]]), 2)
+    assert ids.shape == (5, 2)
+    assert not (ids == torch.arange(5)[:, None]).any()
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +123,7 @@ def kept(digits_magnet):
     place = torch.full((len(run.data),), -1)
     place[run.train] = torch.arange(len(run.train))
     rows = torch.arange(0, 1797, 3)
-    return run, rows, kept_moments(run.folder, run.step, run.data.labels[rows], place[rows])
+    return run, rows, kept_moments(run, run.data.labels[rows], place[rows])
 
 
 def test_kept_refreshes_come_in_order_and_hold_the_training_examples_that_are_shown(kept):
@@ -112,22 +134,36 @@ def test_kept_refreshes_come_in_order_and_hold_the_training_examples_that_are_sh
         assert (m.index.centre_labels[m.clusters] == run.data.labels[rows[m.shown]]).all()
 
 
-def test_refreshes_after_the_checkpoint_are_left_out(kept):
+def test_the_refresh_at_the_evaluated_step_is_left_out_and_later_ones_are_there(kept, monkeypatch):
     run, rows, _ = kept
     place = torch.full((len(rows),), -1)
-    assert [m.step for m in kept_moments(run.folder, 30, run.data.labels[rows], place)] == [0, 15]
+    place[:5] = torch.arange(5)
+    monkeypatch.setattr(run, "step", 30)
+    assert [m.step for m in kept_moments(run, run.data.labels[rows], place)] == [0, 15, 45]
+
+
+def test_a_refresh_is_judged_by_the_votes_of_its_own_clusters(kept):
+    run, rows, moments = kept
+    later = moments[-1]
+    rule = run.rules_of(later.index, run.references, run.labels)[0]
+    votes = rule.predict_proba(later.representations)
+    assert torch.allclose(later.probabilities[:, rule.classes], votes.float(), atol=1e-6)
+    labels = run.data.labels[rows[later.shown]]
+    assert (votes.argmax(dim=1) == labels).float().mean() > 0.9
+    assert torch.allclose(later.loss, -votes.gather(1, labels[:, None])[:, 0].float().clamp_min(1e-12).log(), atol=1e-4)
 
 
 def test_a_damaged_refresh_is_said_in_one_line(digits_magnet, tmp_path):
-    folder = shutil.copytree(digits_magnet / "refreshes", tmp_path / "run" / "refreshes").parent
-    (folder / "refreshes" / "step-00000000.safetensors").write_bytes(b"nonsense")
+    run = Run(shutil.copytree(digits_magnet, tmp_path / "run"))
+    (run.folder / "refreshes" / "step-00000000.safetensors").write_bytes(b"nonsense")
     with pytest.raises(UserError, match=r"step-00000000.* cannot be read as a refresh"):
-        kept_moments(folder, 100, torch.zeros(3, dtype=torch.long), torch.arange(3))
+        kept_moments(run, torch.zeros(3, dtype=torch.long), torch.arange(3))
 
 
 def test_consecutive_maps_are_aligned_and_the_same_seed_gives_the_same(kept):
     _, _, moments = kept
-    maps = lay_out_moments(moments[-2:], seed=1)
+    pair = [moments[-2], replace(moments[-1], evaluated=True)]
+    maps = lay_out_moments(pair, seed=1)
     (before, centres), (after, _) = maps
     assert centres.shape == (len(moments[-2].index), 2)
     size = after.std()
@@ -135,7 +171,7 @@ def test_consecutive_maps_are_aligned_and_the_same_seed_gives_the_same(kept):
     strangers = np.linalg.norm(before[np.random.default_rng(0).permutation(len(before))] - after, axis=1).mean()
     assert moved < 0.5 * strangers
     assert 0.5 < before.std() / size < 2
-    again = lay_out_moments(moments[-2:], seed=1)
+    again = lay_out_moments(pair, seed=1)
     assert all(
         np.array_equal(a, b) for one, two in zip(maps, again, strict=True) for a, b in zip(one, two, strict=True)
     )
@@ -145,7 +181,10 @@ def test_the_maps_of_the_explorer_are_laid_out_as_those_of_figures():
     representations = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(60) % 3
     index = ClusterIndex.fit(representations, labels, 2)
-    found = moment(1, torch.arange(60), representations, labels, torch.arange(60), index, sigma=1.0)
+    placed = place_in_clusters(representations, labels, torch.arange(60), index, 1.0)
+    found = Moment(
+        1, True, torch.arange(60), representations, index, 1.0, torch.eye(3)[labels], torch.zeros(60), *placed
+    )
     ((placed, centres),) = lay_out_moments([found], seed=3)
     expected = lay_out(representations.numpy(), index.centres.numpy(), seed=3)
     np.testing.assert_array_equal(placed, expected[0])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,19 @@ import torch
 
 from magnet import __version__
 from magnet.errors import UserError
-from magnet.report.explorer.examples import Moment, Predictions, choose, kept_moments, lay_out_moments, moment, predict
-from magnet.report.explorer.page_data import describe_data, describe_run
-from magnet.report.html import page
+from magnet.report.explorer.examples import Contrast, Predictions, choose, contrast, predict
+from magnet.report.explorer.looks import Keep, looks
+from magnet.report.explorer.moments import Moment, evaluated_moment, kept_moments, lay_out_moments
+from magnet.report.explorer.page_data import describe_data, describe_run, find_originals
+from magnet.report.html import page, write_whole
 from magnet.report.layout import Positions
 from magnet.runs.run import Run
 from magnet.training.folder import same_training_part
 
 MOST_RUNS = 3
+PAGES = (".html", ".htm")
+CLOSELY = 200  # doubtful examples of a run whose company also gets large pictures
+EXEMPLARS = 28  # of each cluster, as many as its panel shows
 Say = Callable[[str], Callable[[int, int], None]]  # takes what begins, returns a function of (done, total)
 
 
@@ -26,8 +32,14 @@ class Seen:
 
     run: Run
     predictions: Predictions
-    moments: list[Moment]  # the last is the evaluated checkpoint
+    moments: list[Moment]  # in the order of their steps; one is the evaluated checkpoint
     maps: list[Positions]
+    doubtful: Contrast
+
+    @property
+    def end(self) -> tuple[Moment, Positions]:
+        """The evaluated checkpoint and its map."""
+        return next(pair for pair in zip(self.moments, self.maps, strict=True) if pair[0].evaluated)
 
 
 @dataclass(frozen=True)
@@ -36,12 +48,33 @@ class Explorer:
 
     rows: np.ndarray  # (n,) ids into the data
     seen: list[Seen]
-    data: dict[str, Any]  # what the page reads
+    data: dict[str, Any]  # what the page reads, but for the looks of the examples
+    say: Say
 
-    def html(self) -> str:
-        """The page."""
+    def write(self, out: Path) -> Path:
+        """Write the page: one file that ends in .html, or a folder with pictures beside its ``index.html``.
+
+        In a folder every example has a large picture; in one file as many as fit (`looks.LARGE_BYTES`).
+
+        Returns:
+            The page.
+        """
+        page = out if out.suffix.lower() in PAGES else out / "index.html"
+
+        def keep(name: str, picture: bytes) -> str:
+            write_whole(out / "pictures" / name, picture)
+            return f"pictures/{name}"
+
+        write_whole(page, self.html(page, keep if page is not out else None))
+        return page
+
+    def html(self, place: Path, keep: Keep | None = None) -> str:
+        """The page as it will lie at ``place``; ``keep`` puts pictures beside it (`looks.looks`)."""
+        data = self.seen[0].run.data
         names = ", ".join(seen.run.config.method for seen in self.seen)
-        return page("magnet.report.explorer", f"{self.data['name']} ({names})", self.data, [_plotly()])
+        pictures = looks(data, self.rows, looked_at_most(self.seen, len(self.rows)), self.say("drawing pictures"), keep)
+        everything = {**self.data, "pictures": pictures, "originals": find_originals(data, place)}
+        return page("magnet.report.explorer", f"{self.data['name']} ({names})", everything, beside=keep is not None)
 
 
 def build_explorer(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -> Explorer:
@@ -54,26 +87,46 @@ def build_explorer(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -
         say: see above.
     """
     check_same_data(runs)
-    _plotly()  # said to be missing before the work, not after it
     data = runs[0].data
     rows = choose(data.labels.numpy(), data.split, examples, seed)
+    labels = data.labels[torch.from_numpy(rows)]
     seen = []
     for run in runs:
         say(f"{run.folder.name}: asking the run")
         predictions = predict(run, rows)
-        labels = data.labels[torch.from_numpy(rows)]
-        sigma = run.rule("knc").variance ** 0.5
-        everything = torch.arange(len(rows))
-        end = moment(run.step, everything, predictions.representations, labels, predictions.place, run.index, sigma)
-        moments = [end]
+        moments = [evaluated_moment(run, predictions, labels)]
         if same_training_part(run.folder, data):  # otherwise a kept refresh holds rows of other examples
-            moments = [*kept_moments(run.folder, run.step, labels, predictions.place), end]
+            moments = sorted([*kept_moments(run, labels, predictions.place), *moments], key=lambda m: m.step)
         say(f"{run.folder.name}: laying out {len(moments)} map{'s' * (len(moments) > 1)}")
-        seen.append(Seen(run, predictions, moments, lay_out_moments(moments, seed=seed)))
-    described = describe_data(data, rows, say("drawing thumbnails"))
+        maps = lay_out_moments(moments, seed=seed)
+        seen.append(Seen(run, predictions, moments, maps, contrast(predictions, labels)))
+    described = describe_data(data, rows)
     described["version"] = __version__
-    described["runs"] = [describe_run(s.run, rows, s.predictions, s.moments, s.maps) for s in seen]
-    return Explorer(rows, seen, described)
+    described["runs"] = [describe_run(s.run, rows, s.moments, s.maps, s.doubtful) for s in seen]
+    return Explorer(rows, seen, described, say)
+
+
+def looked_at_most(seen: Sequence[Seen], count: int) -> list[int]:
+    """All ``count`` shown examples, those first that a person will look at closely.
+
+    Doubtful examples with the ones that they are shown beside, then the exemplars of each cluster, the nearest of all
+    clusters before the second nearest, then the rest.
+    """
+    order: dict[int, None] = {}
+    for s in seen:
+        rows = torch.cat([s.doubtful.ids[:, None], s.doubtful.of_own, s.doubtful.of_other], dim=1)[:CLOSELY]
+        order |= dict.fromkeys(rows.flatten().tolist())
+    for s in seen:
+        end, _ = s.end
+        by_distance = end.own.argsort()
+        clusters = end.clusters[by_distance]
+        nearest_first = clusters.argsort(stable=True)  # by cluster, in it by distance
+        sizes = torch.unique_consecutive(clusters[nearest_first], return_counts=True)[1]
+        ranks = torch.cat([torch.arange(int(size)) for size in sizes])
+        chosen = by_distance[nearest_first][ranks < EXEMPLARS]
+        order |= dict.fromkeys(chosen[ranks[ranks < EXEMPLARS].argsort(stable=True)].tolist())
+    order |= dict.fromkeys(range(count))
+    return [place for place in order if place >= 0]
 
 
 def check_same_data(runs: Sequence[Run]) -> None:
@@ -113,12 +166,3 @@ def _short(found: Any) -> str:
     if isinstance(found, str):
         return repr(found)
     return f"({len(found)}: {', '.join(map(str, found[:3]))}, ...)"
-
-
-def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise UserError("the explorer needs plotly: pip install 'magnet-loss[explore]'") from error
-    script: str = get_plotlyjs()
-    return script

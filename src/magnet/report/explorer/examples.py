@@ -1,23 +1,16 @@
-"""The examples that are shown, and what a run says of them: classes, and clusters at the end and on its way."""
+"""The examples that are shown, and what a run says of them."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from magnet.classify import SoftNeighbours
-from magnet.errors import UserError
-from magnet.index import LAYOUT, ClusterIndex
 from magnet.neighbours import nearest
-from magnet.report.layout import Positions, lay_out
 from magnet.runs.run import Run
-from magnet.tensors import read_tensors
 
 SMALLEST = 1e-12  # probability, so that the loss of an example that gets no vote is 27.6 and not infinite
-ROWS = 1024  # of distances to all centres at a time
-REFRESH = {**LAYOUT, "representations": "float N d"}  # what the file of a kept refresh holds
 
 
 def choose(labels: np.ndarray, split: np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -71,10 +64,14 @@ def predict(run: Run, rows: np.ndarray) -> Predictions:
     if not known.all():
         representations[~known] = run.embed(ids[~known])
     probabilities = class_probabilities(run, representations, place)
-    own = probabilities.gather(1, run.data.labels[ids][:, None])[:, 0]
     return Predictions(
-        representations, place, probabilities, -own.clamp_min(SMALLEST).log(), probabilities.argmax(dim=1)
-    )  # fmt: skip
+        representations, place, probabilities, log_loss(probabilities, run.data.labels[ids]), probabilities.argmax(1)
+    )
+
+
+def log_loss(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """``-log p`` (n,) of the labels (n,) under probabilities (n, C)."""
+    return -probabilities.gather(1, labels[:, None])[:, 0].clamp_min(SMALLEST).log()
 
 
 @torch.no_grad()
@@ -106,92 +103,34 @@ def _without_own_vote(run: Run, rule: SoftNeighbours, representations: Tensor, p
 
 
 @dataclass(frozen=True)
-class Moment:
-    """m of the examples that are shown, and all clusters. Distances are in sigma."""
+class Contrast:
+    """Doubtful examples, each between the examples most like it of its own class and of another one."""
 
-    step: int
-    shown: Tensor  # (m,) which of the shown examples
-    representations: Tensor  # (m, d)
-    index: ClusterIndex
-    sigma: float
-    clusters: Tensor  # (m,) the cluster of its class that an example is in; -1: its class has none
-    own: Tensor  # (m,) distance to its centre
-    impostor: Tensor  # (m,) the nearest cluster of another class
-    impostor_distance: Tensor  # (m,)
+    ids: Tensor  # (m,) which of the shown examples, the most doubtful first
+    other: Tensor  # (m,) the class that it may be of instead: the prediction or, where that is right, the second best
+    of_own: Tensor  # (m, k) the nearest shown examples of its own class; -1: there are no more
+    of_other: Tensor  # (m, k) of the other class
 
 
-def moment(
-    step: int, shown: Tensor, representations: Tensor, labels: Tensor, place: Tensor, index: ClusterIndex, sigma: float
-) -> Moment:
-    """Put m examples into the clusters of an index.
-
-    Args:
-        step: of the training.
-        shown: (m,) which of the shown examples.
-        representations: (m, d) at that step.
-        labels: (m,) their classes.
-        place: (m,) ids into what the index was made of, which keep their cluster; -1: the nearest of the own class.
-        index: the clusters.
-        sigma: the unit of distances.
-    """
-    clusters, own, impostor, far = [], [], [], []
-    for r, y, p in zip(representations.split(ROWS), labels.split(ROWS), place.split(ROWS), strict=True):
-        distances = torch.cdist(r, index.centres, compute_mode="donot_use_mm_for_euclid_dist") / sigma
-        same = y[:, None] == index.centre_labels
-        mine = distances.masked_fill(~same, torch.inf).min(dim=1).indices
-        mine = torch.where(p >= 0, index.assignments[p], mine)
-        clusters.append(torch.where(same.any(dim=1), mine, -1))
-        own.append(distances.gather(1, mine[:, None])[:, 0])
-        other = distances.masked_fill(same, torch.inf).min(dim=1)
-        impostor.append(other.indices)
-        far.append(other.values)
-    return Moment(
-        step, shown, representations, index, sigma,
-        torch.cat(clusters), torch.cat(own), torch.cat(impostor), torch.cat(far),
-    )  # fmt: skip
+def contrast(found: Predictions, labels: Tensor, *, most: int = 600, beside: int = 4) -> Contrast:
+    """The ``most`` shown examples (of n) with the highest loss, each with ``beside`` nearest ones of both classes."""
+    ids = found.loss.argsort(descending=True, stable=True)[:most]
+    votes = found.probabilities[ids].scatter(1, labels[ids][:, None], -1.0)
+    other = votes.argmax(dim=1)
+    return Contrast(
+        ids, other, _alike(found, labels, ids, labels[ids], beside), _alike(found, labels, ids, other, beside)
+    )
 
 
-def kept_moments(folder: Path, before: int, labels: Tensor, place: Tensor) -> list[Moment]:
-    """The refreshes kept in a run folder, in order, with those of the n shown examples that were trained on.
-
-    Args:
-        folder: the run.
-        before: only earlier steps than this, the one of the checkpoint that is looked at.
-        labels: (n,) classes of the shown examples.
-        place: (n,) their ids into the training part, or -1.
-    """
-    shown = (place >= 0).nonzero()[:, 0]
-    found = []
-    for file in sorted((folder / "refreshes").glob("step-*.safetensors")):
-        number = file.stem.removeprefix("step-")
-        if not number.isdecimal() or int(number) >= before:
+def _alike(found: Predictions, labels: Tensor, ids: Tensor, wanted: Tensor, count: int) -> Tensor:
+    """For examples ``ids`` (m,) the nearest others (m, count) of the wanted classes (m,), nearest first."""
+    near = torch.full((len(ids), count), -1)
+    for label in wanted.unique().tolist():
+        rows, members = (wanted == label).nonzero()[:, 0], (labels == label).nonzero()[:, 0]
+        if not len(members):
             continue
-        try:
-            tensors = read_tensors(file, REFRESH).tensors
-            all_of_it = tensors.pop("representations")
-            index = ClusterIndex.of_tensors(tensors)
-            rows = all_of_it.float()[place[shown]]
-        except (OSError, ValueError, IndexError) as error:
-            raise UserError(f"{file} cannot be read as a refresh ({error}): remove it to explore without it") from error
-        sigma = max(float(index.variance) ** 0.5, torch.finfo(torch.float32).tiny)
-        found.append(moment(int(number), shown, rows, labels[shown], place[shown], index, sigma))
-    return found
-
-
-def lay_out_moments(moments: list[Moment], *, seed: int = 0) -> list[Positions]:
-    """Positions of the examples and centres of each moment.
-
-    A moment starts where its examples lie in the map of the next one, so that consecutive maps can be compared: what
-    moves has moved in the space as well. The last one must show every example that the others show.
-    """
-    maps: list[Positions] = []
-    later: Moment | None = None
-    for m in reversed(moments):
-        start = None
-        if later is not None:
-            at = np.full((int(later.shown.max()) + 1, 2), np.nan)
-            at[later.shown.numpy()] = maps[-1][0]
-            start = at[m.shown.numpy()]
-        maps.append(lay_out(m.representations.numpy(), m.index.centres.numpy(), start=start, seed=seed))
-        later = m
-    return maps[::-1]
+        _, places = nearest(found.representations[ids[rows]], found.representations[members], count + 1)
+        for row, some in zip(rows.tolist(), members[places], strict=True):
+            kept = some[some != ids[row]][:count]
+            near[row, : len(kept)] = kept
+    return near

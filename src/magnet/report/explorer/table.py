@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from magnet.errors import UserError
 from magnet.report.explorer.build import Explorer, Seen
+from magnet.report.explorer.moments import near_each_other
+from magnet.report.explorer.page_data import NEIGHBOURS
 from magnet.report.html import write_whole
 
 PARTS = np.array(["train", "validation", "test"])
@@ -16,10 +19,15 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_table(explorer: Explorer, path: Path) -> None:
-    """Write x, y, label, cluster, loss, prediction, path, split, correct and run, in the order of the data."""
+    """Write a row for each example and run, in the order of the data.
+
+    The columns are ``projection_x``, ``projection_y`` and ``neighbors``, named and made as Embedding Atlas reads them
+    (``neighbors`` holds ``ids``, numbers of rows of the table, and ``distances`` in sigma; in a CSV, as JSON), then
+    label, cluster, loss, prediction, path, split, correct and run.
+    """
     columns: dict[str, Any] = {}
-    for seen in explorer.seen:
-        for name, values in _columns(explorer.rows, seen).items():
+    for number, seen in enumerate(explorer.seen):
+        for name, values in _columns(explorer.rows, seen, number * len(explorer.rows)).items():
             columns.setdefault(name, []).extend(values)
     if path.suffix.lower() == ".parquet":
         write_whole(path, _parquet(columns))
@@ -27,6 +35,7 @@ def write_table(explorer: Explorer, path: Path) -> None:
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow(columns)
+    columns["neighbors"] = [json.dumps(near) for near in columns["neighbors"]]
     writer.writerows([safe_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
     write_whole(path, stream.getvalue().encode("utf-8", "surrogateescape"))
 
@@ -44,14 +53,18 @@ def check_table(path: Path) -> None:
         raise UserError(f"--table {path} must end in .csv or .parquet")
 
 
-def _columns(rows: np.ndarray, seen: Seen) -> dict[str, list[Any]]:
+def _columns(rows: np.ndarray, seen: Seen, start: int) -> dict[str, list[Any]]:
+    """The columns of one run, whose first row is number ``start`` of the table."""
     order = np.argsort(rows)
-    data, end = seen.run.data, seen.moments[-1]
+    data, (end, (positions, _)) = seen.run.data, seen.end
     labels, predicted = data.labels.numpy()[rows[order]], seen.predictions.prediction.numpy()[order]
-    x, y = seen.maps[-1][0][order].T
+    squared, near = (part.numpy()[order] for part in near_each_other(end.representations, NEIGHBOURS))
+    ids, distances = start + np.argsort(order)[near], (np.sqrt(squared) / end.sigma).round(4)
+    x, y = positions[order].T
     return {
-        "x": x.astype(np.float32).tolist(),
-        "y": y.astype(np.float32).tolist(),
+        "projection_x": x.astype(np.float32).tolist(),
+        "projection_y": y.astype(np.float32).tolist(),
+        "neighbors": [{"ids": i.tolist(), "distances": d.tolist()} for i, d in zip(ids, distances, strict=True)],
         "label": [data.classes[c] for c in labels],
         "cluster": end.clusters.numpy()[order].tolist(),
         "loss": seen.predictions.loss.numpy()[order].tolist(),

@@ -1,19 +1,17 @@
-// The panel of one cluster: its exemplars, how tight it is, and what threatens it.
+// The panel of one cluster: its exemplars, how tight it is, what sets it apart, and what threatens it.
 
 function clusterPanel(data, { moment, cluster }) {
   const label = moment.centres.labels[cluster];
   const { run } = moment;
   const facts = clusterFacts(data, moment, cluster);
-  const end = moment === run.end; // losses are known of the end only
-  const fact = (value, name) => el("div", {}, el("b", { textContent: value }), el("span", { textContent: name }));
   return [
-    el("h2", {}, dot(palette(data.classes.length, state.theme)[label]),
+    el("h2", {}, dot(classColours(data, state.theme)[label]),
       el("span", { class: "name", textContent: modeName(data, moment, cluster) })),
-    el("p", { class: "soft", textContent:
-      `cluster ${cluster} of ${run.name}${end ? "" : `, as it was at step ${whole(moment.step)}`}` }),
+    el("p", { class: "soft", textContent: `cluster ${cluster} of ${run.name}, as it was at ${stepText(run, moment)}` }),
     el("div", { class: "facts" },
       fact(whole(moment.centres.sizes[cluster]), "training examples"), fact(sigma(facts.spread), "spread"),
-      end && fact(lossText(facts.loss), "mean loss"), end && fact(percent(facts.wrong), "wrong")),
+      fact(lossText(facts.loss), "mean loss"), fact(percent(facts.wrong), "wrong")),
+    ...featuresApart(data, moment, cluster),
     el("h3", { textContent: "Exemplars, nearest to the centre first" }),
     exemplars(data, moment, cluster, 28),
     el("h3", { textContent: "Nearest impostor clusters" }),
@@ -24,15 +22,17 @@ function clusterPanel(data, { moment, cluster }) {
   ];
 }
 
-function exemplars(data, moment, cluster, count) {
+const fact = (value, name, kind = "") => el("div", { class: kind }, el("b", { textContent: value }), el("span", { textContent: name }));
+
+function exemplars(data, moment, cluster, count, size = 56) {
   const ids = moment.members[cluster].slice(0, count);
   if (!ids.length) return el("p", { class: "soft", textContent: "None of its members is shown here." });
-  return el("div", { class: "grid" }, ids.map((id) => thumb(data, id, 46, { run: moment.run.number })));
+  return el("div", { class: "grid" }, ids.map((id) => thumb(data, id, size, { run: moment.run.number })));
 }
 
 function impostors(data, moment, cluster) {
   const { perCentre, impostors: ids, distances } = moment.centres;
-  const classes = palette(data.classes.length, state.theme);
+  const classes = classColours(data, state.theme);
   const near = Array.from({ length: perCentre }, (_, i) => cluster * perCentre + i).filter((at) => ids[at] !== NONE);
   return near.map((at) => el("button", {
     class: "item", type: "button", onclick: () => select({ kind: "cluster", moment, cluster: ids[at] }),
@@ -41,5 +41,5 @@ function impostors(data, moment, cluster) {
   el("div", {}, dot(classes[moment.centres.labels[ids[at]]]),
     el("span", { class: "name", textContent: modeName(data, moment, ids[at]) }),
     el("div", { class: "soft small", textContent: sigma(distances[at]) })),
-  el("span", { class: "grid" }, moment.members[ids[at]].slice(0, 3).map((id) => look(data, id, 40)))));
+  el("span", { class: "grid" }, moment.members[ids[at]].slice(0, 3).map((id) => look(data, id, 44)))));
 }

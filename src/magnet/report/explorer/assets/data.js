@@ -4,7 +4,7 @@ const PARTS = ["train", "validation", "test"];
 const NONE = -1;
 
 function unpack(value) {
-  if (Array.isArray(value)) return value.map(unpack);
+  if (Array.isArray(value)) return typeof value[0] === "object" ? value.map(unpack) : value;
   if (value === null || typeof value !== "object") return value;
   if ("base64" in value && "type" in value) {
     const text = atob(value.base64);
@@ -22,10 +22,13 @@ function bit(bytes, i) {
 function readData() {
   const data = unpack(JSON.parse(byId("data").textContent));
   data.count = data.names.length;
+  data.byClass = data.classes.map(() => []);
+  data.labels.forEach((label, id) => data.byClass[label].push(id));
   data.runs.forEach((run, number) => {
     run.number = number;
-    run.end = run.moments.at(-1);
+    run.end = run.moments.find((moment) => moment.evaluated);
     run.moments.forEach((moment) => prepareMoment(moment, data, run));
+    run.doubtful = new Map(Array.from(run.contrast.ids, (id, at) => [id, at]));
   });
   return data;
 }
@@ -35,6 +38,7 @@ function prepareMoment(moment, data, run) {
   moment.run = run;
   moment.place = new Int32Array(data.count).fill(NONE);
   moment.shown.forEach((id, at) => { moment.place[id] = at; });
+  moment.prediction = Int32Array.from(moment.shown, (_, at) => moment.best.classes[at * moment.best.count]);
   moment.members = Array.from(moment.centres.labels, () => []);
   moment.clusters.forEach((cluster, at) => { if (cluster !== NONE) moment.members[cluster].push(moment.shown[at]); });
   moment.members.forEach((ids) => ids.sort((a, b) => moment.own[moment.place[a]] - moment.own[moment.place[b]]));
@@ -42,6 +46,14 @@ function prepareMoment(moment, data, run) {
   moment.centres.labels.forEach((label, cluster) => moment.ofClass[label].push(cluster));
   moment.ofClass.forEach((clusters) => clusters.sort((a, b) => moment.centres.sizes[b] - moment.centres.sizes[a]));
 }
+
+// The moment that the map of a run shows, and the one that can speak of an example: kept refreshes hold the training part.
+const momentOf = (run) => maps[run.number]?.moment ?? run.end;
+const momentFor = (run, id) => (momentOf(run).place[id] === NONE ? run.end : momentOf(run));
+
+const lossOf = (moment, id) => moment.loss[moment.place[id]];
+const predictionOf = (moment, id) => moment.prediction[moment.place[id]];
+const isWrong = (data, moment, id) => predictionOf(moment, id) !== data.labels[id];
 
 // How many sigmas an example is nearer to a cluster of another class than to its own; positive: inside the other.
 function depth(moment, id) {
@@ -52,16 +64,20 @@ function depth(moment, id) {
 function modeName(data, moment, cluster) {
   const label = moment.centres.labels[cluster];
   const modes = moment.ofClass[label];
-  return `${data.classes[label]} · mode ${modes.indexOf(cluster) + 1} of ${modes.length}`;
+  return modes.length === 1 ? data.classes[label] : `${data.classes[label]}, mode ${modes.indexOf(cluster) + 1} of ${modes.length}`;
 }
 
 function clusterFacts(data, moment, cluster) {
   const members = moment.members[cluster];
   const mean = (value) => (members.length ? members.reduce((sum, id) => sum + value(id), 0) / members.length : 0);
-  const run = moment.run;
   return {
     spread: Math.sqrt(mean((id) => moment.own[moment.place[id]] ** 2)),
-    loss: mean((id) => run.loss[id]),
-    wrong: mean((id) => Number(run.prediction[id] !== data.labels[id])),
+    loss: mean((id) => lossOf(moment, id)),
+    wrong: mean((id) => Number(isWrong(data, moment, id))),
   };
+}
+
+// In words: where the map of a run stands.
+function stepText(run, moment) {
+  return `step ${whole(moment.step)} of ${whole(run.steps)}${moment.evaluated ? ", evaluated" : ""}`;
 }

@@ -1,19 +1,47 @@
-// Class densities as soft regions: where a class is the densest one, its colour, stronger where there is more of it.
+// Class densities: where a class is the densest one, and where each class has its peaks.
 
 const CELLS = 128;
-const SQUARE = 65535; // the side of the map
+const PEAKS = 6; // of a class at most
+const APART = 11; // cells between two peaks of a class
 
-function densityImage(data, moment, theme, way) {
+// {top, owner, peaks}: for each cell the highest density and its class; for each class its peaks, the highest first.
+function densities(data, moment) {
+  if (moment.densities) return moment.densities;
   const top = new Float32Array(CELLS ** 2);
   const owner = new Int32Array(CELLS ** 2).fill(NONE);
   const perClass = data.classes.map(() => []);
   moment.shown.forEach((id, at) => perClass[data.labels[id]].push(at));
-  perClass.forEach((places, label) => {
-    if (!places.length) return;
+  const peaks = perClass.map((places, label) => {
+    if (!places.length) return [];
     const field = blurred(moment, places);
     for (let i = 0; i < field.length; i += 1) if (field[i] > top[i]) { top[i] = field[i]; owner[i] = label; }
+    return findPeaks(field);
   });
-  return shade(top, owner, palette(data.classes.length, theme).map(rgb), theme, way === "class" || way === "prediction");
+  moment.densities = { top, owner, peaks };
+  return moment.densities;
+}
+
+function findPeaks(field) {
+  const high = [];
+  for (let row = 1; row < CELLS - 1; row += 1) {
+    for (let column = 1; column < CELLS - 1; column += 1) {
+      const i = row * CELLS + column;
+      const v = field[i];
+      if (v > 1e-3 && v >= field[i - 1] && v > field[i + 1] && v >= field[i - CELLS] && v > field[i + CELLS]) high.push([v, column, row]);
+    }
+  }
+  high.sort((a, b) => b[0] - a[0]);
+  const kept = [];
+  for (const [v, column, row] of high) {
+    if (kept.length >= PEAKS || v < 0.12 * high[0][0]) break;
+    if (kept.every((peak) => Math.hypot(peak.column - column, peak.row - row) > APART)) kept.push({ column, row, v });
+  }
+  return kept.map(({ column, row, v }) => ({ x: ((column + 0.5) / CELLS) * SQUARE, y: ((row + 0.5) / CELLS) * SQUARE, v }));
+}
+
+function densityImage(data, moment, theme, way) {
+  const { top, owner } = densities(data, moment);
+  return shade(top, owner, classColours(data, theme).map(rgb), theme, way === "class" || way === "prediction" || way === "cluster");
 }
 
 // Points of one class spread over the cells, then blurred three times by a box, which is nearly a Gaussian.
@@ -50,7 +78,7 @@ function shade(top, owner, colours, theme, coloured) {
     if (owner[i] === NONE) continue;
     const [r, g, b] = coloured ? colours[owner[i]] : neutral;
     const pixel = 4 * ((CELLS - 1 - Math.floor(i / CELLS)) * CELLS + (i % CELLS)); // y goes up
-    image.data.set([r, g, b, 255 * 0.34 * Math.min(1, top[i] / full) ** 0.7], pixel);
+    image.data.set([r, g, b, 255 * 0.3 * Math.min(1, top[i] / full) ** 0.7], pixel);
   }
   const canvas = el("canvas", { width: CELLS, height: CELLS });
   canvas.getContext("2d").putImageData(image, 0, 0);

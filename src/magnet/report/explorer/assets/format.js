@@ -6,4 +6,6 @@ const sigma = (d) => `${d.toFixed(d < 10 ? 2 : 1)} σ`;
 const lossText = (l) => (l === 0 ? "0" : l < 0.01 ? "< 0.01" : l.toFixed(l < 10 ? 2 : 1));
 // A single-precision number with all digits that it holds for certain, and none that it makes up.
 const exact = (v) => String(Number.isInteger(v) && Math.abs(v) < 2 ** 24 ? v : Number(v.toPrecision(6)));
+const rough = (v) => String(Number(v.toPrecision(3)));
+const signed = (t) => `${t < 0 ? "−" : "+"}${Math.abs(t).toFixed(1)}`;
 const plural = (n, word) => `${whole(n)} ${word}${n === 1 ? "" : "s"}`;

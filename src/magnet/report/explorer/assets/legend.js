@@ -1,11 +1,11 @@
-// The legend: what the colours mean. Classes in it can be pointed at and chosen.
+// The legend: what the colours mean. Classes in it can be pointed at and chosen; arrow keys go from one to the next.
 
 function drawLegend(data) {
   const legend = byId("legend");
   const { way, theme } = state;
   const key = (colour, text) => el("span", { class: "key" }, dot(colour), text);
   if (way === "class" || way === "prediction" || way === "cluster") {
-    legend.replaceChildren(...classKeys(data), ...(way === "cluster" ? [key("transparent", "one shade a cluster")] : []));
+    legend.replaceChildren(...classKeys(data), ...(way === "cluster" ? [key("transparent", "one shade a cluster, the largest first")] : []));
   } else if (way === "loss") {
     const stops = Array.from({ length: 9 }, (_, i) => ramp(i / 8, theme));
     legend.replaceChildren("loss 0", el("span", { class: "ramp", style: { background: `linear-gradient(90deg, ${stops})` } }),
@@ -23,15 +23,33 @@ function drawLegend(data) {
 }
 
 function classKeys(data) {
-  const colours = palette(data.classes.length, state.theme);
+  const colours = classColours(data, state.theme);
+  const { moment } = maps[0];
+  const shades = state.way === "cluster" ? clusterShades(data, moment, state.theme) : null;
+  const swatch = (label) => (shades
+    ? el("span", { class: "shades" }, moment.ofClass[label].map((cluster) => el("i", { style: { background: shades[cluster] } })))
+    : dot(colours[label]));
   const chosen = (label) => state.selection?.kind === "class" && state.selection.label === label;
   return data.classes.map((name, label) => el("button", {
-    type: "button", class: "class-key", title: name, "aria-pressed": String(chosen(label)),
+    type: "button", class: "class-key", title: name, "aria-pressed": String(chosen(label)), tabIndex: label ? -1 : 0,
     onclick: () => select(chosen(label) ? null : { kind: "class", label }, state.tab === "Modes" ? "Modes" : "Selection"),
     onmouseenter: () => preview({ kind: "class", label }), onmouseleave: () => preview(null),
     onfocus: (event) => { if (event.target.matches(":focus-visible")) preview({ kind: "class", label }); },
     onblur: () => preview(null),
-  }, dot(colours[label]), name));
+    onkeydown: (event) => stepLegend(event),
+  }, swatch(label), el("span", { textContent: name })));
+}
+
+// One stop of the tab key for all classes.
+function stepLegend(event) {
+  const way = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!way) return;
+  event.preventDefault();
+  const keys = [...document.querySelectorAll("#legend .class-key")];
+  const next = keys[(keys.indexOf(event.currentTarget) + way + keys.length) % keys.length];
+  event.currentTarget.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
 }
 
 function markLegend() {

@@ -1,26 +1,43 @@
-// What an example looks like: its thumbnail, a vector of pixels as a small image, or its features as bars.
+// What an example looks like: its picture, a vector of pixels as a small image, or its features as bars.
 
-function prepareLooks(data) {
-  const { pictures } = data;
-  if (pictures.kind !== "images") return Promise.resolve();
-  return Promise.all(pictures.sheets.map(async (source) => {
-    const sheet = new Image();
-    sheet.src = source;
-    await sheet.decode();
-    return sheet;
-  })).then((sheets) => { pictures.sheets = sheets; });
+// The sheet of pictures at `at`, once it is there; until then null, and `then` is called when it comes.
+function sheetOf(pictures, at, then) {
+  pictures.loaded ??= [];
+  const known = pictures.loaded[at];
+  if (known?.complete && known.naturalWidth) return known;
+  const sheet = known ?? new Image();
+  sheet.addEventListener("load", then, { once: true });
+  if (!known) {
+    pictures.loaded[at] = sheet;
+    sheet.src = pictures.sheets[at];
+  }
+  return null;
+}
+
+// Where the picture of an example is: [pictures, place on them]; the large one where there is one and it is wanted.
+function pictureOf({ pictures }, id, large) {
+  const { large: found } = pictures;
+  if (large && found) {
+    found.places ??= new Map(Array.from(found.ids, (one, at) => [one, at]));
+    if (found.places.has(id)) return [found, found.places.get(id)];
+  }
+  return [pictures, id];
 }
 
 // Width over height.
 const lookRatio = ({ kind }) => (kind === "features" ? 1.6 : 1);
 
-function drawLook(context, data, id, x, y, width, height) {
+// Draws an example; a picture that is still being read is drawn by `again` when it is there.
+function drawLook(context, data, id, x, y, width, height, again) {
   const { pictures } = data;
   if (pictures.kind === "images") {
-    const { side, columns, sheets } = pictures;
-    const at = id % columns ** 2;
-    const [left, top] = [(at % columns) * side, Math.floor(at / columns) * side];
-    context.drawImage(sheets[Math.floor(id / columns ** 2)], left, top, side, side, x, y, width, height);
+    const sharp = context.canvas.clientWidth ? context.canvas.width / context.canvas.clientWidth : 1;
+    const [from, at] = pictureOf(data, id, width * sharp > 1.3 * pictures.side);
+    const { side, columns } = from;
+    const sheet = sheetOf(from, Math.floor(at / columns ** 2), again);
+    const cell = at % columns ** 2;
+    if (sheet) context.drawImage(sheet, (cell % columns) * side, Math.floor(cell / columns) * side, side, side, x, y, width, height);
+    else if (from !== pictures) drawSmall(context, pictures, id, x, y, width, height);
   } else if (pictures.kind === "squares") {
     context.imageSmoothingEnabled = false;
     context.drawImage(squareOf(pictures, id), x, y, width, height);
@@ -30,13 +47,21 @@ function drawLook(context, data, id, x, y, width, height) {
   }
 }
 
+// The small picture stands in for the large one while that is read.
+function drawSmall(context, pictures, id, x, y, width, height) {
+  const { side, columns } = pictures;
+  const sheet = sheetOf(pictures, Math.floor(id / columns ** 2), () => {});
+  const cell = id % columns ** 2;
+  if (sheet) context.drawImage(sheet, (cell % columns) * side, Math.floor(cell / columns) * side, side, side, x, y, width, height);
+}
+
 function squareOf(pictures, id) {
   pictures.squares ??= new Map();
   if (!pictures.squares.has(id)) {
     const { side, pixels } = pictures;
     const image = new ImageData(side, side);
     for (let i = 0; i < side * side; i += 1) {
-      image.data.fill(255 - pixels[id * side * side + i], 4 * i, 4 * i + 3);
+      image.data.fill(pixels[id * side * side + i], 4 * i, 4 * i + 3);
       image.data[4 * i + 3] = 255;
     }
     const canvas = el("canvas", { width: side, height: side });
@@ -55,52 +80,34 @@ function drawBars(context, { values, columns, low, high }, id, x, y, width, heig
   for (let i = 0; i < count; i += 1) {
     const range = high[i] - low[i];
     const tall = range > 0 ? ((values[id * count + i] - low[i]) / range) * height : 0;
-    context.fillRect(x + (i * width) / count, y + height - tall, Math.max(width / count, 0.5), tall);
+    context.fillRect(x + (i * width) / count, y + height - tall, Math.max(width / count - 0.5, 0.5), tall);
   }
 }
 
 // A canvas with the look of an example, `size` pixels high.
 function look(data, id, size) {
-  const sharp = data.pictures.kind === "images" ? 1 : 2;
+  const photo = data.pictures.kind === "images" && data.pictures.side > 32;
+  const sharp = Math.max(devicePixelRatio || 1, photo ? 1 : 2);
   const width = Math.round(size * lookRatio(data.pictures));
   const canvas = el("canvas", {
-    width: width * sharp, height: size * sharp, role: "img", "aria-label": data.names[id],
-    class: data.pictures.kind === "images" ? "look photo" : "look", style: { width: `${width}px`, height: `${size}px` },
+    width: width * sharp, height: size * sharp, role: "img", "aria-label": `${data.classes[data.labels[id]]}, ${data.names[id]}`,
+    class: photo ? "look photo" : "look", style: { width: `${width}px`, height: `${size}px` },
   });
-  drawLook(canvas.getContext("2d"), data, id, 0, 0, canvas.width, canvas.height);
+  const draw = () => drawLook(canvas.getContext("2d"), data, id, 0, 0, canvas.width, canvas.height, draw);
+  draw();
   return canvas;
 }
 
 // A look that can be clicked; `note` stands in its corner, `odd` marks an example of another class than its company.
-function thumb(data, id, size, { note = "", odd = false, run = 0 } = {}) {
+function thumb(data, id, size, { note = "", odd = false, run = 0, act = null } = {}) {
   return el("button", {
     type: "button", class: odd ? "thumb odd" : "thumb", "aria-label": `${data.classes[data.labels[id]]}, ${data.names[id]}`,
-    onclick: () => select({ kind: "example", id, run }),
-    onmouseenter: (event) => { preview({ kind: "example", id, run }); showTooltip(data, id, event, data.runs[run]); },
-    onmouseleave: () => { preview(null); hideTooltip(); },
+    onclick: act ?? (() => select({ kind: "example", id, run })),
+    onpointerenter: (event) => {
+      if (event.pointerType !== "mouse") return;
+      preview({ kind: "example", id, run });
+      showTooltip(data, id, event, data.runs[run]);
+    },
+    onpointerleave: () => { preview(null); hideTooltip(); },
   }, look(data, id, size), note && el("small", { textContent: note }));
-}
-
-// [name, value] of the features of an example, as numbers for people; nothing for pictures.
-function features({ pictures }, id) {
-  if (pictures.kind !== "features") return [];
-  const { values, columns, names } = pictures;
-  return columns.map((column, i) => [names ? names[i] : `column ${column}`, exact(values[id * columns.length + i])]);
-}
-
-function featuresText(data, id) {
-  const all = features(data, id);
-  return all.slice(0, 4).map(([name, value]) => `${name} ${value}`).join(", ") + (all.length > 4 ? ", …" : "");
-}
-
-function featuresTable(data, id) {
-  const all = features(data, id);
-  if (!all.length) return [];
-  const { width } = data.pictures;
-  const note = all.length < width ? ` ${all.length} of ${whole(width)}` : "";
-  return [
-    el("h3", {}, "Values", el("span", { class: "soft", textContent: note })),
-    el("table", { id: "features" }, all.map(([name, value]) => el("tr", {},
-      el("td", { class: "name", textContent: name }), el("td", { class: "number", textContent: value })))),
-  ];
 }

@@ -1,123 +1,147 @@
-// One map: plotly draws the points (WebGL), pans and zooms; a canvas below shows regions, one above what is chosen.
-
-const LIMIT = 220; // examples in view at which their pictures are drawn instead of points
+// One map: regions on a canvas below, points by WebGL, and above them pictures, centres and names.
 
 class MapView {
   constructor(data, run, holder) {
     this.data = data;
     this.run = run;
     this.moment = run.end;
-    this.under = el("canvas", { class: "under" });
-    this.plot = el("div", { class: "plot" });
-    this.over = el("canvas", { class: "over" });
+    this.under = el("canvas");
+    this.points = new Points(el("canvas"));
+    this.over = el("canvas");
     this.stage = el("div", {
       class: "stage", tabIndex: 0, role: "application",
-      "aria-label": `Map of ${run.name}. Arrow keys go from example to example, plus and minus zoom.`,
-    }, this.under, this.plot, this.over);
+      "aria-label": `Map of ${run.name}. Arrow keys go from example to example, plus and minus zoom, zero shows all.`,
+    }, this.under, this.points.canvas, this.over, this.zoomButtons());
     this.caption = el("span");
-    holder.append(el("div", { class: "map" },
-      el("div", { class: "caption" }, el("h2", { class: "name", textContent: run.name }), this.caption), this.stage));
+    this.box = el("div", { class: "map" },
+      el("div", { class: "caption" }, el("h2", { class: "name", textContent: run.name }), this.caption), this.stage);
+    holder.append(this.box);
+    this.names = []; // where they were drawn
+    this.camera = null;
   }
 
-  async start() {
+  start() {
     this.describe();
-    const webgl = Boolean(document.createElement("canvas").getContext("webgl"));
-    const trace = {
-      type: webgl ? "scattergl" : "scatter", mode: "markers", hoverinfo: "skip", marker: { line: { width: 0 } },
-    };
-    const axis = { visible: false, range: [0, SQUARE], fixedrange: false };
-    const layout = {
-      margin: { l: 0, r: 0, t: 0, b: 0 }, showlegend: false, hovermode: false, dragmode: "pan",
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      xaxis: { ...axis }, yaxis: { ...axis, scaleanchor: "x" },
-    };
-    const config = { scrollZoom: true, displayModeBar: false, doubleClick: "reset" };
-    await Plotly.newPlot(this.plot, [{ ...trace, ...this.traceValues() }], layout, config);
-    this.plot.on("plotly_relayout", () => { this.resize(); this.draw(); });
-    this.plot.on("plotly_relayouting", () => this.draw());
-    this.plot.on("plotly_afterplot", () => this.draw());
+    this.setPoints();
     new ResizeObserver(() => this.fit()).observe(this.stage);
     this.listen();
+    this.fit();
   }
 
-  // Makes the plot as large as the stage.
-  async fit() {
-    const { width, height } = this.plot._fullLayout;
-    const fits = Math.abs(width - this.stage.clientWidth) < 1 && Math.abs(height - this.stage.clientHeight) < 1;
-    if (!fits) await Plotly.Plots.resize(this.plot);
+  zoomButtons() {
+    const button = (text, name, act) => el("button", { type: "button", textContent: text, "aria-label": name, onclick: act });
+    return el("div", { class: "zooms" }, button("+", "Zoom in", () => this.zoom(1.5)),
+      button("−", "Zoom out", () => this.zoom(1 / 1.5)), button("⤢", "Show all", () => this.reset()));
+  }
+
+  // All of the map in view: its middle, and how many pixels a unit takes.
+  whole() {
+    const { positions } = this.run.end;
+    if (!this.extent) {
+      const [low, high] = [[SQUARE, SQUARE], [0, 0]];
+      positions.forEach((value, i) => { low[i % 2] = Math.min(low[i % 2], value); high[i % 2] = Math.max(high[i % 2], value); });
+      this.extent = { middle: [(low[0] + high[0]) / 2, (low[1] + high[1]) / 2], size: [0, 1].map((i) => Math.max(high[i] - low[i], 1)) };
+    }
+    const { middle, size } = this.extent;
+    const [width, height] = [this.stage.clientWidth, this.stage.clientHeight];
+    return { middle: middle.slice(), scale: Math.max(1e-4, Math.min((width - 70) / size[0], (height - 50) / size[1])) };
+  }
+
+  // After a change of size: what was in the middle stays there, as much zoomed as before.
+  fit() {
+    if (!this.stage.clientWidth || !this.stage.clientHeight) return;
+    const now = this.whole();
+    this.camera = this.camera ? { middle: this.camera.middle, scale: (now.scale * this.camera.scale) / this.fitted } : now;
+    this.fitted = now.scale;
     this.draw();
-  }
-
-  traceValues() {
-    const { positions, shown } = this.moment;
-    const { colours, sizes } = paint(this.data, this.moment, state.way, state.theme);
-    const size = (this.size = this.pointSize());
-    return {
-      x: Array.from(shown, (_, at) => positions[2 * at]),
-      y: Array.from(shown, (_, at) => positions[2 * at + 1]),
-      marker: { color: colours, size: sizes ? sizes.map((s) => s * size) : size, opacity: 0.85, line: { width: 0 } },
-    };
-  }
-
-  // Fewer examples, larger points; they grow a little when one comes closer.
-  pointSize() {
-    const zoom = this.plot._fullLayout ? this.frame().zoom : 1;
-    return Math.min(8, Math.max(3.6, 260 / Math.sqrt(this.data.count))) * Math.min(2.2, zoom ** 0.35);
-  }
-
-  resize() {
-    const before = this.size;
-    if (Math.abs(Math.log(this.pointSize() / before)) < 0.2) return;
-    const { marker } = this.traceValues();
-    Plotly.restyle(this.plot, { "marker.size": [marker.size] });
-  }
-
-  // Points anew, after another colouring, theme or moment.
-  repaint() {
-    const { x, y, marker } = this.traceValues();
-    this.regions = null;
-    this.describe();
-    return Plotly.restyle(this.plot, {
-      x: [x], y: [y], "marker.color": [marker.color], "marker.size": [marker.size],
-    });
-  }
-
-  describe() {
-    const { run } = this;
-    const view = run.test?.images ? ", plain view" : "";
-    const error = run.test ? `: error ${run.test.error} on ${plural(run.test.n, "test example")}${view}` : "";
-    const end = this.moment === run.end;
-    const step = end ? run.checkpoint : `step ${whole(this.moment.step)}`;
-    this.caption.textContent = [run.method, step, end ? `${run.rule}${error}` : "training part"].join(" · ");
   }
 
   // Between the square of the map and the pixels of the stage.
   frame() {
-    const { xaxis, yaxis } = this.plot._fullLayout;
     const [width, height] = [this.stage.clientWidth, this.stage.clientHeight];
-    const scale = width / (xaxis.range[1] - xaxis.range[0]);
-    const tall = height / (yaxis.range[1] - yaxis.range[0]);
+    const { middle, scale } = this.camera ?? this.whole();
+    const [mx, my] = middle;
     return {
-      width, height, scale,
-      zoom: Math.max(1, (SQUARE * scale) / Math.min(width, height)), // 1: all of the map is in view
-      x: (value) => (value - xaxis.range[0]) * scale,
-      y: (value) => height - (value - yaxis.range[0]) * tall,
+      width, height, scale, middle,
+      zoom: scale / (this.fitted ?? scale), // 1: all of the map is in view
+      x: (value) => (value - mx) * scale + width / 2,
+      y: (value) => height / 2 - (value - my) * scale,
+      bounds: [mx - width / 2 / scale, my - height / 2 / scale, mx + width / 2 / scale, my + height / 2 / scale],
     };
   }
 
-  zoom(factor, dx = 0, dy = 0) {
-    const { xaxis, yaxis } = this.plot._fullLayout;
-    const range = (axis, shift) => {
-      const [low, high] = axis.range;
-      const middle = (low + high) / 2 + shift * (high - low);
-      return [middle - ((high - low) * factor) / 2, middle + ((high - low) * factor) / 2];
-    };
-    return Plotly.relayout(this.plot, { "xaxis.range": range(xaxis, dx), "yaxis.range": range(yaxis, dy) });
+  // Zoom by a factor around a point of the stage (its middle), then move by shares of the stage.
+  zoom(factor, at = null, shift = [0, 0]) {
+    const { camera } = this;
+    const [dx, dy] = at ? [at[0] - this.stage.clientWidth / 2, this.stage.clientHeight / 2 - at[1]] : [0, 0];
+    const scale = Math.min(Math.max(camera.scale * factor, this.fitted * 0.6), this.fitted * 400);
+    camera.middle[0] += dx / camera.scale - dx / scale + (shift[0] * this.stage.clientWidth) / scale;
+    camera.middle[1] += dy / camera.scale - dy / scale + (shift[1] * this.stage.clientHeight) / scale;
+    camera.scale = scale;
+    this.draw();
+  }
+
+  pan(dx, dy) {
+    this.camera.middle[0] -= dx / this.camera.scale;
+    this.camera.middle[1] += dy / this.camera.scale;
+    this.draw();
   }
 
   reset() {
-    const range = [0, SQUARE];
-    return Plotly.relayout(this.plot, { "xaxis.range": range.slice(), "yaxis.range": range.slice() });
+    this.camera = this.whole();
+    this.draw();
+  }
+
+  // The points anew, after another colouring, theme or moment.
+  setPoints() {
+    const { colours, sizes } = paint(this.data, this.moment, state.way, state.theme);
+    const count = this.moment.shown.length;
+    const colour = new Uint8Array(3 * count);
+    const parts = new Map();
+    colours.forEach((text, at) => {
+      if (!parts.has(text)) parts.set(text, rgb(text));
+      colour.set(parts.get(text), 3 * at);
+    });
+    this.points.set({ place: this.moment.positions, colour, factor: Float32Array.from(sizes ?? new Array(count).fill(1)) });
+    this.regions = null;
+    this.emphasise();
+  }
+
+  // Marks the examples of what is chosen or pointed at; the same photos in all maps.
+  emphasise() {
+    const ids = idsOf(this.data, state.preview ?? state.selection);
+    const strong = new Uint8Array(this.moment.shown.length);
+    if (ids) for (const id of ids) if (this.moment.place[id] !== NONE) strong[this.moment.place[id]] = 1;
+    this.dimmed = Boolean(ids);
+    this.points.set({ strong });
+    this.draw();
+  }
+
+  // Brings what is chosen into view: an example or a cluster that lies outside.
+  reveal() {
+    const chosen = state.selection;
+    const [positions, at] = chosen?.kind === "example" ? [this.moment.positions, this.moment.place[chosen.id]]
+      : chosen?.kind === "cluster" && chosen.moment === this.moment ? [this.moment.centres.positions, chosen.cluster] : [null, NONE];
+    if (at === NONE || !this.camera) return;
+    const frame = this.frame();
+    if (inView(frame, frame.x(positions[2 * at]), frame.y(positions[2 * at + 1]), -8)) return;
+    this.camera.middle = [positions[2 * at], positions[2 * at + 1]];
+    this.draw();
+  }
+
+  // Fewer examples, larger points; they grow a little when one comes closer.
+  pointSize(frame) {
+    const room = Math.min(1, Math.max(0.6, Math.min(frame.width, frame.height) / 620));
+    const least = this.data.count > 60000 ? 1.8 : 3;
+    return Math.max(least, room * Math.min(9, 280 / Math.sqrt(this.data.count))) * Math.min(2.6, Math.max(frame.zoom, 1) ** 0.4);
+  }
+
+  describe() {
+    const { run, moment } = this;
+    const view = run.test?.images ? ", plain view" : "";
+    const error = run.test ? `${run.rule}: error ${run.test.error} on ${plural(run.test.n, "test example")}${view}` : run.rule;
+    const about = moment.evaluated ? [run.method, run.checkpoint, error] : [run.method, stepText(run, moment), "training part"];
+    this.caption.textContent = about.join(" · ");
   }
 
   draw() {
@@ -125,32 +149,49 @@ class MapView {
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
-      const chosen = idsOf(this.data, state.preview ?? state.selection);
-      this.stage.classList.toggle("dimmed", Boolean(chosen));
-      const frame = this.frame();
-      this.drawUnder(frame, chosen);
-      drawOverlay(clear(this.over, frame), frame, this, chosen);
+      if (this.camera) this.drawNow();
     });
   }
 
-  drawUnder(frame, chosen) {
+  drawNow() {
+    const start = performance.now();
+    const frame = this.frame();
+    this.drawUnder(frame);
+    this.points.draw(frame, this.pointSize(frame), this.dimmed, INK[state.theme]);
+    this.names = drawOverlay(clear(this.over, frame), frame, this);
+    globalThis.magnet.lastDrawMs = performance.now() - start;
+  }
+
+  drawUnder(frame) {
     const context = clear(this.under, frame);
     if (!state.regions) return;
     this.regions ??= densityImage(this.data, this.moment, state.theme, state.way);
-    context.globalAlpha = (chosen ? 0.4 : 1) / Math.sqrt(frame.zoom); // close up they are only a background
-    context.drawImage(this.regions, frame.x(0), frame.y(SQUARE), frame.scale * SQUARE, frame.y(0) - frame.y(SQUARE));
+    context.globalAlpha = (this.dimmed ? 0.4 : 1) / Math.sqrt(Math.max(frame.zoom, 1)); // close up they are only a background
+    context.drawImage(this.regions, frame.x(0), frame.y(SQUARE), frame.scale * SQUARE, frame.scale * SQUARE);
   }
 }
 
-function clear(canvas, { width, height }) {
+function clear(canvas, frame) {
   const sharp = devicePixelRatio || 1;
-  if (canvas.width !== Math.round(width * sharp) || canvas.height !== Math.round(height * sharp)) {
-    canvas.width = Math.round(width * sharp);
-    canvas.height = Math.round(height * sharp);
-  }
+  fitCanvas(canvas, frame, sharp);
   const context = canvas.getContext("2d");
   context.setTransform(sharp, 0, 0, sharp, 0, 0);
-  context.clearRect(0, 0, width, height);
+  context.clearRect(0, 0, frame.width, frame.height);
   context.globalAlpha = 1;
   return context;
+}
+
+// As many columns of maps as make each of them largest.
+function arrangeMaps() {
+  const holder = byId("maps");
+  const count = maps.length;
+  const sides = Array.from({ length: count }, (_, i) => {
+    const columns = i + 1;
+    const rows = Math.ceil(count / columns);
+    return [Math.min(holder.clientWidth / columns, holder.clientHeight / rows - 34), columns];
+  });
+  const columns = sides.reduce((best, side) => (side[0] > best[0] ? side : best))[1];
+  const spare = Math.ceil(count / columns) * columns > count;
+  holder.querySelector(".differences")?.toggleAttribute("hidden", !spare);
+  holder.style.gridTemplate = `repeat(${Math.ceil(count / columns)}, minmax(0, 1fr)) / repeat(${columns}, minmax(0, 1fr))`;
 }

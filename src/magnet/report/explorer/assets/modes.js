@@ -4,8 +4,8 @@ const modesChoice = { label: 0, run: 0 };
 
 function modesPanel(data) {
   if (state.selection?.kind === "class") modesChoice.label = state.selection.label;
-  const view = maps[modesChoice.run] ?? maps[0];
-  const { moment } = view;
+  const run = data.runs[modesChoice.run];
+  const moment = momentOf(run);
   const { label } = modesChoice;
   const clusters = moment.ofClass[label];
   const total = clusters.reduce((sum, cluster) => sum + moment.centres.sizes[cluster], 0);
@@ -15,20 +15,15 @@ function modesPanel(data) {
         id: "modes-class", "aria-label": "Class", onchange: (event) => select({ kind: "class", label: Number(event.target.value) }, "Modes"),
       }), data.classes.map((name, i) => [i, name]), label),
       runChoice(data, modesChoice)),
+    momentNote(run, moment),
     el("p", { class: "soft", textContent: clusters.length
       ? `${plural(clusters.length, "cluster")} of ${plural(total, "training example")}: the variation inside the class that the run found.`
       : "The class has no training examples, so it has no clusters." }),
     ...clusters.map((cluster, k) => el("div", { class: "mode" },
-      el("div", {}, clusterTitle(data, moment, cluster, k), el("span", { class: "soft small", textContent:
+      el("div", {}, clusterLink(data, moment, cluster, `Mode ${k + 1}`), el("span", { class: "soft small", textContent:
         ` ${plural(moment.centres.sizes[cluster], "example")}, spread ${sigma(clusterFacts(data, moment, cluster).spread)}` })),
-      exemplars(data, moment, cluster, 7))),
+      exemplars(data, moment, cluster, 6))),
   ];
-}
-
-function clusterTitle(data, moment, cluster, k) {
-  const link = clusterLink(data, moment, cluster);
-  link.textContent = `Mode ${k + 1}`;
-  return link;
 }
 
 function runChoice(data, choice) {

@@ -1,4 +1,4 @@
-// Colours that stay apart: for a few classes those of Okabe and Ito, for many hues and lightnesses spread evenly.
+// Colours that stay apart: for a few classes those of Okabe and Ito; of many, neighbours on the map get colours that differ.
 
 const FEW = {
   light: ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#7f7f7f", "#332288", "#882255"],
@@ -6,10 +6,13 @@ const FEW = {
 };
 const GREY = { light: "#c3cad3", dark: "#4a5563" };
 const FAINT = { light: "#e4e8ed", dark: "#2a323d" };
+const INK = { light: "#11161d", dark: "#ffffff" }; // of rings and names on the map
+const PAPER = { light: "#ffffff", dark: "#14181f" };
 const RAMP = {
   light: ["#c9d6e6", "#8fb3cf", "#e0a458", "#c4571f", "#6b1420"],
   dark: ["#33445c", "#4d7ba3", "#c98a3a", "#ffb066", "#fff0cc"],
 };
+const LEVELS = { light: [0.56, 0.72, 0.42], dark: [0.7, 0.86, 0.56] };
 
 // OKLCH to #rrggbb, clipped to what a screen can show.
 function oklch(lightness, chroma, hue) {
@@ -26,17 +29,78 @@ function oklch(lightness, chroma, hue) {
   return hex(linear.map((v) => 255 * (v <= 0.0031308 ? 12.92 * v : 1.055 * Math.max(v, 0) ** (1 / 2.4) - 0.055)));
 }
 
-function hex(rgb) {
-  return `#${rgb.map((v) => Math.round(Math.min(255, Math.max(0, v))).toString(16).padStart(2, "0")).join("")}`;
+function hex(parts) {
+  return `#${parts.map((v) => Math.round(Math.min(255, Math.max(0, v))).toString(16).padStart(2, "0")).join("")}`;
 }
 
 const rgb = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
 
+// `count` colours: hues evenly round the circle, in two or three lightnesses, each turned against the last.
 function palette(count, theme) {
   if (count <= FEW[theme].length) return FEW[theme].slice(0, count);
-  const levels = theme === "dark" ? [0.72, 0.55, 0.88, 0.63] : [0.58, 0.38, 0.71, 0.48];
-  const golden = Math.PI * (3 - Math.sqrt(5)); // neighbours in the list are far apart on the circle of hues
-  return Array.from({ length: count }, (_, i) => oklch(levels[i % 4], i % 4 === 2 ? 0.11 : 0.15, i * golden));
+  const levels = count > 24 ? 3 : 2;
+  const hues = Math.ceil(count / levels);
+  return Array.from({ length: count }, (_, i) => {
+    const level = i % levels;
+    const hue = (2 * Math.PI * (Math.floor(i / levels) + level / levels)) / hues + 0.4;
+    return oklch(LEVELS[theme][level] + (count > 60 ? 0.05 * ((i % 5) / 4 - 0.5) : 0), level === 1 ? 0.12 : 0.16, hue);
+  });
+}
+
+// The colour of each class. Classes are given theirs in turn: the one most unlike those of their neighbours on the map.
+function classColours(data, theme) {
+  data.colours ??= {};
+  data.colours[theme] ??= assignColours(data, palette(data.classes.length, theme));
+  return data.colours[theme];
+}
+
+function assignColours(data, colours) {
+  const count = colours.length;
+  if (count <= FEW.light.length) return colours;
+  const middles = data.classes.map((_, label) => classMiddle(data, label));
+  const parts = colours.map(rgb);
+  const free = new Set(parts.keys());
+  const given = new Array(count).fill(NONE);
+  const order = [...middles.keys()].sort((a, b) => data.byClass[b].length - data.byClass[a].length);
+  for (const label of order) {
+    let [best, most] = [NONE, -1];
+    for (const colour of free) {
+      let least = Infinity;
+      for (let other = 0; other < count; other += 1) {
+        if (given[other] === NONE) continue;
+        const [x, y] = [middles[label][0] - middles[other][0], middles[label][1] - middles[other][1]];
+        const [p, q] = [parts[colour], parts[given[other]]];
+        const unlike = 2 * (p[0] - q[0]) ** 2 + 4 * (p[1] - q[1]) ** 2 + 3 * (p[2] - q[2]) ** 2;
+        least = Math.min(least, unlike * (0.02 + (x * x + y * y) / SQUARE ** 2));
+      }
+      if (least > most) [best, most] = [colour, least];
+    }
+    given[label] = best;
+    free.delete(best);
+  }
+  return given.map((at) => colours[at]);
+}
+
+function classMiddle(data, label) {
+  const { positions, place } = data.runs[0].end;
+  const ids = data.byClass[label];
+  const mean = (axis) => ids.reduce((sum, id) => sum + positions[2 * place[id] + axis], 0) / Math.max(ids.length, 1);
+  return [mean(0), mean(1)];
+}
+
+// The clusters of a class have its hue, each another lightness, so that both can be seen. From the largest cluster on.
+function clusterShades(data, moment, theme) {
+  const classes = classColours(data, theme);
+  const shades = [];
+  moment.ofClass.forEach((clusters, label) => {
+    const base = rgb(classes[label]);
+    clusters.forEach((cluster, k) => {
+      const t = clusters.length < 2 ? 0 : k / (clusters.length - 1) - 0.5; // -0.5 .. 0.5
+      const end = t > 0 ? [255, 255, 255] : [0, 0, 0];
+      shades[cluster] = hex(base.map((v, i) => v + (end[i] - v) * Math.abs(t) * (t > 0 ? 1.15 : 0.9)));
+    });
+  });
+  return shades;
 }
 
 function ramp(t, theme) {

@@ -1,13 +1,16 @@
-// The right-hand side: four tabs.
+// The right-hand side, or the sheet from below: the tabs and the panel of what is chosen.
 
-const TABS = { Selection: selectionPanel, Modes: modesPanel, Suspects: suspectsPanel, About: aboutPanel };
+function tabsOf(data) {
+  const compare = data.runs.length > 1 ? { Compare: comparePanel } : {};
+  return { Summary: summaryPanel, Selection: selectionPanel, Modes: modesPanel, Suspects: suspectsPanel, ...compare, About: aboutPanel };
+}
 
 function startPanel(data) {
   const tabs = byId("tabs");
-  const names = Object.keys(TABS);
+  const names = Object.keys(tabsOf(data));
   tabs.append(...names.map((name) => el("button", {
     type: "button", role: "tab", id: `tab-${name}`, textContent: name, "aria-controls": "panel",
-    onclick: () => change({ tab: name }, "tab"),
+    onclick: () => { change({ tab: name }, "tab"); openSheet(); },
   })));
   tabs.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -16,21 +19,41 @@ function startPanel(data) {
     change({ tab: next }, "tab");
     byId(`tab-${next}`).focus();
   });
-  on("tab", () => showTab(data));
+  let shown = null;
+  on("tab", () => {
+    const same = shown && shown[0] === state.tab && shown[1] === state.selection; // marks and time leave it where it is
+    showTab(data, same);
+    shown = [state.tab, state.selection];
+  });
+  on("selection", () => { byId("status").textContent = selectionText(data); });
   showTab(data);
 }
 
-function showTab(data) {
-  for (const name of Object.keys(TABS)) {
+function showTab(data, same = false) {
+  const tabs = tabsOf(data);
+  for (const name of Object.keys(tabs)) {
     const chosen = name === state.tab;
     byId(`tab-${name}`).setAttribute("aria-selected", chosen);
     byId(`tab-${name}`).tabIndex = chosen ? 0 : -1;
   }
   const panel = byId("panel");
+  const top = same ? panel.scrollTop : 0;
   panel.setAttribute("aria-labelledby", `tab-${state.tab}`);
-  panel.replaceChildren(...TABS[state.tab](data).filter(Boolean));
-  panel.scrollTop = 0;
+  panel.replaceChildren(...tabs[state.tab](data).filter(Boolean));
+  panel.scrollTop = top;
   hideTooltip();
+}
+
+// What is chosen, in words, for a screen reader.
+function selectionText(data) {
+  const chosen = state.selection;
+  if (chosen?.kind === "example") {
+    const moment = momentFor(data.runs[chosen.run ?? 0], chosen.id);
+    return `${data.classes[data.labels[chosen.id]]}, taken for ${data.classes[predictionOf(moment, chosen.id)]}, ${data.names[chosen.id]}`;
+  }
+  if (chosen?.kind === "cluster") return modeName(data, chosen.moment, chosen.cluster);
+  if (chosen?.kind === "class") return `class ${data.classes[chosen.label]}`;
+  return chosen ? plural(chosen.ids.length, "example") : "nothing is chosen";
 }
 
 function selectionPanel(data) {
@@ -42,38 +65,39 @@ function selectionPanel(data) {
   return [
     el("h2", { textContent: "Nothing is chosen" }),
     el("p", { class: "soft", textContent:
-      "Click a point for its neighbours and probabilities, a white dot for its cluster, or a class in the legend." }),
-    el("p", { class: "soft", textContent: "Drag to move, scroll to zoom: close up, points become pictures." }),
+      "Choose a point for its neighbours and probabilities, a white dot for its cluster, or the name of a class." }),
+    el("p", { class: "soft", textContent: "Drag to move, scroll or pinch to zoom: close up, points become pictures." }),
   ];
 }
 
 function classPanel(data, label) {
-  const view = maps[0];
   return [
-    el("h2", {}, dot(palette(data.classes.length, state.theme)[label]), el("span", { class: "name", textContent: data.classes[label] })),
+    el("h2", {}, dot(classColours(data, state.theme)[label]), el("span", { class: "name", textContent: data.classes[label] })),
     el("p", { class: "soft", textContent: `${plural(data.byClass[label].length, "example")} shown` }),
     el("table", {}, el("tr", {}, ["run", "mean loss", "wrong"].map((name, i) => el("th", { class: i ? "number" : "", textContent: name }))),
-      data.runs.map((run) => classRow(data, run, data.byClass[label]))),
+      data.runs.map((run) => classRow(data, momentOf(run), data.byClass[label]))),
     el("p", {}, el("button", {
-      class: "link", type: "button", textContent: `See its ${plural(view.moment.ofClass[label].length, "mode")}`,
+      class: "link", type: "button", textContent: `See its ${plural(momentOf(data.runs[0]).ofClass[label].length, "mode")}`,
       onclick: () => select({ kind: "class", label }, "Modes"),
     })),
     el("h3", { textContent: "Examples" }),
-    el("div", { class: "grid" }, data.byClass[label].slice(0, 42).map((id) => thumb(data, id, 46))),
+    el("div", { class: "grid" }, data.byClass[label].slice(0, 42).map((id) => thumb(data, id, 56))),
   ];
 }
 
-function classRow(data, run, ids) {
-  const mean = (value) => ids.reduce((sum, id) => sum + value(id), 0) / Math.max(ids.length, 1);
-  return el("tr", {}, el("td", { class: "name", textContent: run.name }),
-    el("td", { class: "number", textContent: lossText(mean((id) => run.loss[id])) }),
-    el("td", { class: "number", textContent: percent(mean((id) => Number(run.prediction[id] !== data.labels[id]))) }));
+function classRow(data, moment, ids) {
+  const known = ids.filter((id) => moment.place[id] !== NONE);
+  const mean = (value) => known.reduce((sum, id) => sum + value(id), 0) / Math.max(known.length, 1);
+  return el("tr", {}, el("td", { class: "name", textContent: moment.run.name }),
+    el("td", { class: "number", textContent: lossText(mean((id) => lossOf(moment, id))) }),
+    el("td", { class: "number", textContent: percent(mean((id) => Number(isWrong(data, moment, id)))) }));
 }
 
-function foundPanel(data, { ids, text }) {
+function foundPanel(data, { ids, text, run = 0 }) {
+  const shown = ids.slice(0, 60);
   return [
-    el("h2", {}, plural(ids.length, "example"), " with ", el("span", { class: "name", textContent: `“${text}”` })),
-    el("p", { class: "soft", textContent: ids.length > 84 ? "The first 84:" : "" }),
-    el("div", { class: "grid" }, ids.slice(0, 84).map((id) => thumb(data, id, 46))),
+    el("h2", { class: "name", textContent: text }),
+    el("p", { class: "soft", textContent: plural(ids.length, "example") + (ids.length > shown.length ? `, the first ${shown.length}:` : "") }),
+    el("div", { class: "grid" }, shown.map((id) => thumb(data, id, data.pictures.kind === "features" ? 54 : 88, { run }))),
   ];
 }

@@ -12,6 +12,7 @@ function startSearch(data) {
     if (!acts[at]) return;
     acts[at]();
     close();
+    openSheet();
   };
   const show = () => {
     const found = findNames(data, box.value);
@@ -49,7 +50,7 @@ function findNames(data, typed) {
   const text = typed.trim().toLowerCase();
   if (!text) return [];
   data.lower ??= data.names.map((name) => name.toLowerCase());
-  const colours = palette(data.classes.length, state.theme);
+  const colours = classColours(data, state.theme);
   const classes = data.classes.map((name, label) => [name, label])
     .filter(([name]) => name.toLowerCase().includes(text))
     .map(([name, label]) => ({
@@ -63,7 +64,7 @@ function findNames(data, typed) {
   }));
   const all = ids.length > 1 ? [{
     icon: dot("transparent"), text: `All ${whole(ids.length)} files with “${typed.trim()}”`, note: "",
-    act: () => select({ kind: "found", ids, text: typed.trim() }),
+    act: () => select({ kind: "found", ids, text: `Files with “${typed.trim()}”` }),
   }] : [];
   return [...classes.slice(0, MOST_FOUND), ...all, ...files];
 }

@@ -4,11 +4,12 @@ const state = {
   way: "class", // of colouring
   theme: "light",
   time: 0, // on the slider
+  names: true,
   regions: true,
   centres: true,
-  selection: null, // {kind: "example", id} | {kind: "cluster", moment, cluster} | {kind: "class", label}
-  preview: null, // the same, while the mouse rests on something in a list
-  tab: "Selection",
+  selection: null, // {kind: "example", id, run} | {kind: "cluster", moment, cluster} | {kind: "class", label} | {kind: "found", ids, text}
+  preview: null, // the same, while the mouse rests on something
+  tab: "Summary",
 };
 const listeners = {};
 
@@ -32,13 +33,14 @@ function preview(selection) {
   change({ preview: selection }, "preview");
 }
 
-// The examples that a selection is about: {strong: ids to draw, mark: the one in the middle}. The same photos in all maps.
+// The examples that a selection is about; null for none.
 function idsOf(data, selection) {
   if (!selection) return null;
-  if (selection.kind === "class") return { strong: data.byClass[selection.label], mark: NONE };
-  if (selection.kind === "cluster") return { strong: selection.moment.members[selection.cluster], mark: NONE };
-  if (selection.kind === "found") return { strong: selection.ids, mark: NONE };
-  const run = data.runs[selection.run ?? 0];
-  const { count, ids } = run.neighbours;
-  return { strong: [...ids.subarray(selection.id * count, (selection.id + 1) * count), selection.id], mark: selection.id };
+  if (selection.kind === "class") return data.byClass[selection.label];
+  if (selection.kind === "cluster") return selection.moment.members[selection.cluster];
+  if (selection.kind === "found") return selection.ids;
+  const moment = momentFor(data.runs[selection.run ?? 0], selection.id);
+  const { count, ids } = moment.neighbours;
+  const at = moment.place[selection.id];
+  return [...ids.subarray(at * count, (at + 1) * count), selection.id];
 }

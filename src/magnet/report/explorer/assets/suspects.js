@@ -1,20 +1,28 @@
-// Suspects: the examples that go worst, as a list to check labels with.
+// Suspects: the examples that go worst, as a list to check labels with; marks and list are exported together.
 
 const LISTED = 200;
-const suspectsChoice = { run: 0, by: "loss", part: "all" };
+const suspectsChoice = { run: 0, by: "loss", part: "all", marked: "all" };
 
-function suspects(data, { run: number, by, part }) {
+function suspects(data, { run: number, by, part, marked }, most = LISTED) {
   const run = data.runs[number];
-  const score = by === "loss" ? (id) => run.loss[id] : (id) => depth(run.end, id);
-  return Array.from(run.end.shown)
-    .filter((id) => (part === "all" || PARTS[run.split[id]] === part) && (by === "loss" || score(id) > 0))
-    .sort((a, b) => score(b) - score(a))
-    .slice(0, LISTED);
+  const moment = momentOf(run);
+  const score = by === "loss" ? (id) => lossOf(moment, id) : (id) => depth(moment, id);
+  const wanted = (id) => (part === "all" || PARTS[run.split[id]] === part) && (by === "loss" || score(id) > 0)
+    && (marked === "all" || (markOf(data, id)?.verdict ?? "unmarked") === marked);
+  return sortedBy(moment, by, score).filter(wanted).slice(0, most);
+}
+
+// All examples of a moment by a score, the highest first; sorted once.
+function sortedBy(moment, name, score) {
+  moment.sorted ??= {};
+  moment.sorted[name] ??= Array.from(moment.shown).sort((a, b) => score(b) - score(a));
+  return moment.sorted[name];
 }
 
 function suspectsPanel(data) {
   const choice = suspectsChoice;
   const run = data.runs[choice.run];
+  const moment = momentOf(run);
   const ids = suspects(data, choice);
   const parts = ["all", ...PARTS.filter((_, i) => run.split.includes(i))];
   const pick = (key, pairs, label) => options(el("select", {
@@ -25,35 +33,47 @@ function suspectsPanel(data) {
       runChoice(data, choice),
       pick("by", [["loss", "highest loss"], ["depth", "deepest in another class"]], "Order"),
       pick("part", parts.map((part) => [part, part === "all" ? "all parts" : part]), "Part"),
+      pick("marked", [["all", "marked or not"], ["unmarked", "not marked"], ["right", "marked right"], ["wrong", "marked wrong"]], "Marks"),
       el("button", { class: "plain", type: "button", id: "export", textContent: "Export CSV", onclick: () => exportSuspects(data, ids, run) })),
+    momentNote(run, moment),
     el("p", { class: "soft small", textContent: choice.by === "loss"
-      ? `Loss is -log of the probability that ${run.rule} gives to the label.`
+      ? `Loss is -log of the probability that ${run.rule} gives to the label. Choose one to mark its label right or wrong.`
       : "How many sigmas nearer an example is to a cluster of another class than to its own cluster." }),
-    ids.length ? null : el("p", { textContent: "Nothing to suspect: every example is nearest to its own cluster." }),
+    ids.length ? null : el("p", { textContent: choice.marked === "all" ? "Nothing to suspect: every example is nearest to its own cluster." : "None is marked so." }),
     ...ids.map((id) => suspect(data, run, id)),
   ];
 }
 
 function suspect(data, run, id) {
-  const at = run.end.place[id];
-  const other = data.classes[run.end.centres.labels[run.end.impostor[at]]];
-  const wrong = run.prediction[id] !== data.labels[id];
+  const moment = momentFor(run, id);
+  const other = data.classes[moment.centres.labels[moment.impostor[moment.place[id]]]];
+  const mark = markOf(data, id);
+  const chosen = { kind: "example", id, run: run.number };
   return el("button", {
-    class: "item suspect", type: "button", onclick: () => select({ kind: "example", id, run: run.number }),
-    onmouseenter: () => preview({ kind: "example", id, run: run.number }), onmouseleave: () => preview(null),
+    class: "item suspect", type: "button", onclick: () => select(chosen),
+    onmouseenter: () => preview(chosen), onmouseleave: () => preview(null),
   },
-  el("span", { class: "thumb" }, look(data, id, 44)),
+  el("span", { class: "thumb" }, look(data, id, 72)),
   el("div", {},
-    el("div", { class: "name" }, el("b", { textContent: data.classes[data.labels[id]] }),
-      wrong ? el("span", { class: "bad", textContent: ` → ${data.classes[run.prediction[id]]}` }) : ""),
-    el("div", { class: "soft small name", textContent: data.names[id] })),
-  el("span", { class: "soft small", textContent: suspectsChoice.by === "loss" ? lossText(run.loss[id]) : `${sigma(depth(run.end, id))} in ${other}` }));
+    el("div", { class: "name" }, "labelled ", el("b", { textContent: data.classes[data.labels[id]] })),
+    isWrong(data, moment, id)
+      ? el("div", { class: "name" }, "taken for ", el("b", { class: "bad", textContent: data.classes[predictionOf(moment, id)] }))
+      : el("div", { class: "soft", textContent: "recognised, but with doubt" }),
+    el("div", { class: "soft small name", textContent: data.names[id] }),
+    mark && el("div", { class: `small name ${mark.verdict === "wrong" ? "bad" : "good"}`, textContent: markText(mark) })),
+  el("span", { class: "soft small", textContent: suspectsChoice.by === "loss" ? `loss ${lossText(lossOf(moment, id))}` : `${sigma(depth(moment, id))} in ${other}` }));
 }
 
+// The list as it is shown, then whatever else is marked.
 function exportSuspects(data, ids, run) {
-  const rows = ids.map((id) => [
-    data.names[id], data.classes[data.labels[id]], data.classes[run.prediction[id]], PARTS[run.split[id]],
-    run.loss[id], depth(run.end, id), run.name,
-  ]);
-  download("suspects.csv", csv([["path", "label", "prediction", "split", "loss", "depth", "run"], ...rows]));
+  const listed = new Set(ids);
+  const rows = [...ids, ...markedIds(data).filter((id) => !listed.has(id))].map((id) => {
+    const moment = momentFor(run, id);
+    const mark = markOf(data, id);
+    return [
+      data.names[id], data.classes[data.labels[id]], data.classes[predictionOf(moment, id)], PARTS[run.split[id]],
+      lossOf(moment, id), depth(moment, id), run.name, mark?.verdict ?? "", mark?.label ?? "",
+    ];
+  });
+  download("suspects.csv", csv([["path", "label", "prediction", "split", "loss", "depth", "run", "mark", "corrected_label"], ...rows]));
 }

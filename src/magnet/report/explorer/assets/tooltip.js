@@ -1,15 +1,14 @@
 // The box beside the mouse.
 
 function showTooltip(data, id, event, run) {
-  const label = data.classes[data.labels[id]];
-  const wrong = run.prediction[id] !== data.labels[id];
+  const moment = momentFor(run, id);
   fillTooltip(event, el("div", { class: "row" },
-    look(data, id, 96),
+    look(data, id, data.pictures.kind === "features" ? 60 : 128),
     el("div", {},
-      el("b", { class: "name", textContent: label }),
-      wrong && el("div", { class: "bad name", textContent: `taken for ${data.classes[run.prediction[id]]}` }),
+      el("b", { class: "name", textContent: data.classes[data.labels[id]] }),
+      isWrong(data, moment, id) && el("div", { class: "bad name", textContent: `taken for ${data.classes[predictionOf(moment, id)]}` }),
       el("div", { class: "soft name", textContent: data.names[id] }),
-      el("div", { class: "soft", textContent: `${PARTS[run.split[id]]}, loss ${lossText(run.loss[id])}` }),
+      el("div", { class: "soft", textContent: `${PARTS[run.split[id]]}, loss ${lossText(lossOf(moment, id))}` }),
       el("div", { class: "soft name", textContent: featuresText(data, id) }))));
 }
 
@@ -18,7 +17,7 @@ function showClusterTooltip(data, moment, cluster, event) {
   fillTooltip(event,
     el("b", { class: "name", textContent: modeName(data, moment, cluster) }),
     el("div", { class: "soft", textContent: plural(moment.centres.sizes[cluster], "training example") }),
-    el("div", { class: "grid" }, near.map((id) => look(data, id, 48))));
+    el("div", { class: "grid" }, near.map((id) => look(data, id, 56))));
 }
 
 function fillTooltip(event, ...content) {

@@ -1,0 +1,151 @@
+"""The page at the size of a desk and of a phone, light and dark, by touch and by keyboard, in a real browser."""
+
+from pathlib import Path
+
+import pytest
+
+from report.explorer.browser import DESKTOP, PHONE
+from report.explorer.test_browser import EXAMPLE
+
+TAB, ARROW = "\ue004", "\ue014"
+SHEETS = {
+    "example": "{kind: 'example', id: 0, run: 0}",
+    "cluster": "{kind: 'cluster', moment: magnet.data.runs[0].end, cluster: 0}",
+}
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The source of axe-core, which finds what stands in the way of people who see or move differently."""
+    found = pytest.importorskip("axe_core_python", reason="needs axe-core-python")
+    return (Path(found.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+def complaints(page, axe):
+    page.js(axe)
+    found = page.driver.execute_async_script(
+        "const done = arguments[0]; axe.run().then((found) => done(found.violations.map((v) =>"
+        "[v.id, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + ' ' + n.failureSummary)])))"
+    )
+    return found
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_axe_finds_nothing_to_complain_about(digits_page, open_page, axe, size, theme):
+    page = open_page(digits_page, size, theme)
+    for tab in ("Summary", "Suspects", "Compare", "About"):
+        page.js("document.getElementById('tab-' + arguments[0]).click()", tab)
+        assert complaints(page, axe) == [], tab
+    page.js(f"magnet.select({SHEETS['example']})")
+    assert complaints(page, axe) == []
+
+
+def test_axe_finds_nothing_in_a_table(wine_page, open_page, axe):
+    page = open_page(wine_page)
+    for selection in SHEETS.values():
+        page.js(f"magnet.select({selection})")
+        assert complaints(page, axe) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_on_a_phone_a_tap_opens_the_details_below_the_map_and_nothing_is_cut_off(digits_page, open_page, theme):
+    page = open_page(digits_page, PHONE, theme)
+    page.settle()
+    wide = "return [document.documentElement.scrollWidth, innerWidth]"
+    assert page.js(wide) == [390, 390]
+    page.tap(EXAMPLE)
+    page.until("magnet.state.selection")
+    page.until("document.getElementById('panel').clientHeight > 300")
+    sheet, stage, picture = page.js(
+        "return ['#sheet', '.map.front .stage', '#enlarge'].map((s) => "
+        "document.querySelector(s).getBoundingClientRect().toJSON())"
+    )
+    assert sheet["bottom"] == pytest.approx(844, abs=1)
+    assert stage["height"] > 200  # the map is still seen
+    assert stage["bottom"] <= sheet["top"] + 1
+    assert picture["top"] > sheet["top"]
+    assert picture["bottom"] < 844
+    chosen = page.js(
+        "const v = magnet.maps[0], at = v.moment.place[magnet.state.selection.id]; return "
+        "v.frame().y(v.moment.positions[2 * at + 1])"
+    )
+    assert 0 < chosen < stage["height"]
+    assert page.js(wide) == [390, 390]
+    assert page.js("const p = document.getElementById('panel'); return p.scrollWidth <= p.clientWidth")
+
+
+def test_on_a_phone_targets_have_40_pixels(digits_page, open_page):
+    page = open_page(digits_page, PHONE)
+    small = (
+        "return [...document.querySelectorAll('button, select, input')].filter((e) => e.checkVisibility() && "
+        "e.id !== 'grip')"
+        ".map((e) => (e.closest('label.check') ?? e).getBoundingClientRect().toJSON()).filter((b) => b.width "
+        "&& b.height < 39.5).length"
+    )
+    assert page.js(small) == 0
+    for tab in ("Summary", "Modes", "Suspects", "Compare"):
+        page.js("document.getElementById('tab-' + arguments[0]).click()", tab)
+        assert page.js(small) == 0, tab
+    page.js("magnet.select({kind: 'example', id: 0, run: 0})")
+    assert page.js(small) == 0
+
+
+def test_on_a_phone_one_run_is_in_front_and_another_can_be_brought_there(digits_page, open_page):
+    page = open_page(digits_page, PHONE)
+    seen = "return magnet.maps.map((view) => view.box.checkVisibility())"
+    assert page.js(seen) == [True, False]
+    page.click("#fronts button:nth-child(2)")
+    assert page.js(seen) == [False, True]
+    page.settle()
+    assert page.js("return magnet.maps[1].stage.clientHeight") > 200
+
+
+def test_the_sheet_goes_by_its_grip_from_closed_to_half_to_full(digits_page, open_page):
+    page = open_page(digits_page, PHONE)
+    for how in ("half", "full", "closed"):
+        page.js("document.getElementById('grip').click()")
+        assert how in page.js("return document.getElementById('sheet').className")
+    assert page.js("return document.getElementById('grip').getAttribute('aria-label')") == "Open the details"
+
+
+def test_the_tab_key_goes_through_the_page_in_order_and_the_legend_is_one_stop(digits_page, open_page):
+    from selenium.webdriver import ActionChains
+
+    page = open_page(digits_page)
+    page.js("document.activeElement.blur(); window.getSelection().removeAllRanges()")
+    stops = []
+    for _ in range(22):
+        ActionChains(page.driver).send_keys(TAB).perform()
+        stops.append(
+            page.js(
+                "const e = document.activeElement; return e.id || e.className.split(' ')[0] || "
+                "e.parentElement.className"
+            )
+        )
+        if stops[-1] == "panel":
+            break
+    wanted = [
+        "search",
+        "colour",
+        "names",
+        "regions",
+        "centres",
+        "theme",
+        "stage",
+        "play",
+        "slider",
+        "class-key",
+        "tab-Summary",
+        "panel",
+    ]
+    assert [stop for stop in stops if stop in wanted and stop != "stage"] == [
+        stop for stop in wanted if stop != "stage"
+    ]
+    assert stops.count("class-key") == 1
+    assert stops.count("stage") == 2
+    page.js("document.querySelector('.class-key').focus()")
+    ActionChains(page.driver).send_keys(ARROW).perform()
+    assert page.js("return document.activeElement.textContent") == "1"
+    outline = page.js("return getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
