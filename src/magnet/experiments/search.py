@@ -11,7 +11,7 @@ from magnet.errors import UserError
 from magnet.experiments.outcome import Table, pretty
 from magnet.files import read_json
 from magnet.training.config import TrainConfig
-from magnet.training.search import Range, Space, draw
+from magnet.training.search import ADAMW, Range, Space, draw
 
 # Narrower than those of `magnet tune`, for the few trials that an experiment can afford.
 _RATE: Space = {"learning_rate": Range(0.001, 0.1, log=True)}
@@ -60,7 +60,8 @@ class SeededTrial:
 def searched_space(config: TrainConfig, fixed: frozenset[str] = frozenset()) -> Space:
     """What is searched for a method; settings that were given are left as they are."""
     whitened = config.start == "whitened"
-    space = (_WHITENED_RATE if whitened else _RATE) | SPACES.get(config.method, {})
+    rate = ADAMW if config.optimiser == "adamw" else _WHITENED_RATE if whitened else _RATE
+    space = rate | SPACES.get(config.method, {})
     if whitened:
         space = {name: where for name, where in space.items() if name not in _CHOSEN_BY_START}
     if {"clusters_per_batch", "examples_per_cluster"} & fixed:

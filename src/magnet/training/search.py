@@ -52,6 +52,7 @@ class Range:
 Space = dict[str, "Range | tuple[Any, ...]"]
 
 EVERYONE: Space = {"learning_rate": Range(1e-4, 0.1, log=True), "annealing": Range(0.9, 1.0)}
+ADAMW: Space = {"learning_rate": Range(1e-5, 1e-3, log=True)}  # its steps are as long as the rate
 TRIPLET: Space = {
     "alpha": Range(0.1, 1.0),
     "impostor_fraction": Range(0.005, 0.5, log=True),
@@ -81,7 +82,7 @@ class Chance(Protocol):
 
 def space_of(config: TrainConfig, fixed: Collection[str] = ()) -> Space:
     """The settings to vary for the method of a configuration, without those that are ``fixed``."""
-    space = EVERYONE | BY_METHOD.get(config.method, {})
+    space = EVERYONE | (ADAMW if config.optimiser == "adamw" else {}) | BY_METHOD.get(config.method, {})
     if config.schedule == "cosine":
         space.pop("annealing")  # which does nothing then
     space = {name: where for name, where in space.items() if name not in fixed}
