@@ -40,8 +40,11 @@ def spoilt(value):
 
 
 @takers
-def test_good_input_is_taken(take):
-    take(X, LABELS)
+def test_good_input_is_taken_and_left_as_it_was(take):
+    x, labels = X.clone(), LABELS.clone()
+    assert take(x, labels) is not None
+    assert torch.equal(x, X)
+    assert torch.equal(labels, LABELS)
 
 
 @takers

@@ -8,7 +8,7 @@ from magnet.errors import UserError
 from magnet.training.config import read_config
 from magnet.training.train import train
 from magnet.training.workbench import make_workbench
-from training.short_runs import records, run, settings, write_vectors
+from training.short_runs import records, run, settings, weights, write_vectors
 
 
 @pytest.fixture
@@ -22,7 +22,11 @@ def uneven(tmp_path):
 
 @pytest.mark.parametrize("method", ["magnet", "softmax", "triplet", "contrastive", "nca", "cluster-nca", "ncm", "ncmc"])
 def test_a_class_of_one_example_and_one_that_is_only_tested_are_no_trouble(method, uneven, tmp_path):
-    run(tmp_path / "run", uneven, method=method, epochs=2)
+    folder = run(tmp_path / "run", uneven, method=method, epochs=2)
+    losses = [record["loss"] for record in records(folder, "train")]
+    assert losses
+    assert np.isfinite(losses).all()
+    assert all(bool(tensor.isfinite().all()) for tensor in weights(folder).values() if tensor.is_floating_point())
 
 
 def test_clusters_of_a_class_are_no_more_than_its_examples(uneven, tmp_path):

@@ -54,7 +54,9 @@ def test_the_defaults_are_the_papers():
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("method", ["magnet", "softmax", "triplet", "nca"])
 def test_every_preset_makes_sense_for_every_method(name, method):
-    with_preset(TrainConfig(data="photos", preset=name, method=method, weights=Path("weights.pth"))).check()
+    config = with_preset(TrainConfig(data="photos", preset=name, method=method, weights=Path("weights.pth")))
+    config.check()
+    assert (config.preset, config.method) == (name, method)
 
 
 @pytest.fixture

@@ -34,4 +34,5 @@ def test_what_the_caller_drew_before_does_not_matter_and_is_not_disturbed(vector
 
 
 def test_a_seed_may_be_large(vectors, tmp_path):
-    run(tmp_path / "run", vectors, seed=20_240_531, steps=2)
+    large, small = (weights(run(tmp_path / str(seed), vectors, seed=seed, steps=2)) for seed in (20_240_531, 31))
+    assert not same(large, small)
