@@ -93,7 +93,7 @@ def test_tensorboard_gets_the_same_numbers(vectors, tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run(tmp_path / "run", vectors, steps=4, tensorboard=True)
+    run(tmp_path / "run", vectors, steps=4, logger="tensorboard")
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     (written,) = events.Scalars("train/loss")

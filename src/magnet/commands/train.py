@@ -65,7 +65,7 @@ GROUPS = {
     ),
     "training": (),
     "output": (
-        "out", "resume", "evaluate", "checkpoint_every", "keep_refreshes", "tensorboard", "quiet",
+        "out", "resume", "evaluate", "checkpoint_every", "keep_refreshes", "logger", "quiet",
     ),
 }  # fmt: skip
 

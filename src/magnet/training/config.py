@@ -19,7 +19,7 @@ from magnet.schema import checked
 
 CONFIG = "config.yaml"  # in a run folder
 # Settings that change neither weights nor representations.
-NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "tensorboard")
+NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "logger")
 MOST_YAML = 2**20  # bytes of a configuration
 # Of what training and embedding compute, and part of the key of everything that is cached. A change of the code that
 # gives other numbers for the same settings and data raises it by one: then whatever was cached before is made again.
@@ -185,8 +185,8 @@ class TrainConfig:
     """auto, cpu, cuda or mps."""
     evaluate: bool = True
     """Evaluate on the test part at the end."""
-    tensorboard: bool = False
-    """Also write TensorBoard event files."""
+    logger: Literal["none", "tensorboard", "wandb", "mlflow"] = "none"
+    """What is told of losses and errors too: TensorBoard's files in the run, Weights & Biases, or MLflow."""
     quiet: bool = False
     """Plain lines instead of a live display."""
 

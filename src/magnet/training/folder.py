@@ -1,6 +1,6 @@
 """What a run folder holds beside its checkpoints: the journal, and the data as the run began.
 
-The journal, metrics.jsonl, has one line for each thing that happened; the same goes to TensorBoard if wanted.
+The journal, metrics.jsonl, has one line for each thing that happened; the same goes to a logger if wanted.
 
 Of the data it is written down which example was in which part, what the data held, and which classes were merged. Data
 that grows later must not move examples between the parts; data that changes otherwise must be noticed.
@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ from magnet.data import Dataset
 from magnet.data.dataset import Digest
 from magnet.data.groups import Merging
 from magnet.errors import UserError
-from magnet.files import inside, opened, replacing, storing
+from magnet.files import opened, replacing, storing
 from magnet.schema import checked
 from magnet.tensors import Stored, read_tensors, write_tensors
 from magnet.training.checkpoint import FOLDER, Prefix, checkpoints
+from magnet.training.loggers import Logger
 
 FILE = "parts.safetensors"  # in a run folder
 JOURNAL = "metrics.jsonl"
@@ -39,8 +41,8 @@ class Journal:
     Args:
         folder: the run.
         resume_at: the step of the checkpoint that a run goes on from.
-        tensorboard: write event files too; where they cannot be written, training goes on without them.
-        say: told once why there are no more event files.
+        logger: told the same; where it fails, training goes on without it.
+        say: told once why the logger is told no more.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class Journal:
         folder: Path,
         *,
         resume_at: int | None = None,
-        tensorboard: bool = False,
+        logger: Logger | None = None,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.path = folder / JOURNAL
@@ -61,7 +63,7 @@ class Journal:
         flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
         self._file = os.fdopen(os.open(self.path, flags), "wb", buffering=0)
         self._say = say
-        self._board = _board(folder, resume_at) if tensorboard else None
+        self._logger = logger
 
     def write(self, kind: str, step: int, values: Record) -> None:
         """Note ``values`` under a kind: train, refresh, validation, time."""
@@ -70,12 +72,12 @@ class Journal:
             self._file.write(line)
         self._bytes += len(line)
         self._hash.update(line)
-        if self._board is not None:
+        if self._logger is not None:
             try:
-                _show(self._board, kind, step, values)
-            except OSError as error:
-                self._say(f"note: no more TensorBoard files: they cannot be written ({error})")
-                self._board = None
+                self._logger.show(kind, step, values)
+            except Exception as error:  # whatever somebody else's service stumbles over must not end a training
+                self._say(f"note: the logger is told no more: {' '.join(str(error).split()) or type(error).__name__}")
+                self._logger = None
 
     @property
     def prefix(self) -> Prefix:
@@ -85,17 +87,9 @@ class Journal:
     def close(self) -> None:
         """Finish the files."""
         self._file.close()
-        if self._board is not None:
-            self._board.close()
-
-
-def _show(board: Any, kind: str, step: int, values: Record) -> None:
-    for name, value in values.items():
-        if isinstance(value, int | float):
-            board.add_scalar(f"{kind}/{name}", value, step)
-        elif name == "impostor_classes" and value:
-            classes = np.repeat([int(c) for c in value], list(value.values()))
-            board.add_histogram(f"{kind}/{name}", classes, step, bins=len(value))
+        if self._logger is not None:
+            with suppress(Exception):  # as above
+                self._logger.close()
 
 
 def read_journal(folder: Path) -> list[Record]:
@@ -122,15 +116,6 @@ def journal_note(folder: Path, prefix: Prefix) -> str:
             if hashlib.sha256(file.read(prefix.bytes)).hexdigest() == prefix.sha256:
                 return ""
     return f"{path} is damaged: what it says of losses and errors until now may be wrong, or have gaps"
-
-
-def _board(folder: Path, resume_at: int | None) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise UserError("--tensorboard needs TensorBoard: pip install 'magnet-loss[tensorboard]'") from error
-    place = inside(folder, "tensorboard")
-    return SummaryWriter(str(place), purge_step=None if resume_at is None else resume_at + 1)
 
 
 @dataclass(frozen=True)

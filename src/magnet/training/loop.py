@@ -40,6 +40,7 @@ from magnet.training.config import NO_MATTER, TrainConfig
 from magnet.training.display import BatchWatch, Display, churn
 from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
 from magnet.training.folder import Journal, journal_note
+from magnet.training.loggers import open_logger
 from magnet.training.refresh import (
     embed,
     index_by_shards,
@@ -161,13 +162,11 @@ class Trainer:
         }  # fmt: skip
         if resume:
             self._restore()
-        self.journal = (
-            Journal(
-                folder, resume_at=self.step if resume else None, tensorboard=self.config.tensorboard, say=display.say
-            )
-            if fabric.is_global_zero
-            else None
-        )
+        self.journal = None
+        if fabric.is_global_zero:
+            at = self.step if resume else None
+            logger = open_logger(self.config.logger, folder, self.config.to_dict(), at)
+            self.journal = Journal(folder, resume_at=at, logger=logger, say=display.say)
 
     def run(self) -> None:
         """Train to the end, or until interrupted; then the run can be resumed."""

@@ -1,0 +1,113 @@
+"""The journal of a run, sent on to the tools that people watch runs with: TensorBoard, Weights & Biases, MLflow.
+
+TensorBoard's files lie in the run. Weights & Biases and MLflow are spoken to through Lightning's loggers, with the
+settings of their own environment variables: ``WANDB_MODE=offline`` and an unset ``MLFLOW_TRACKING_URI`` keep everything
+in the run too.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from magnet.backbones.timm import import_torchvision
+from magnet.errors import UserError
+from magnet.files import inside
+
+PACKAGES = {"tensorboard": ("tensorboard",), "wandb": ("wandb", "lightning"), "mlflow": ("mlflow", "lightning")}
+PROJECT = "magnet"
+
+
+class Logger(Protocol):
+    """What is told of every record of the journal."""
+
+    def show(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        """A record: train, refresh, validation or time, with its values."""
+
+    def close(self) -> None:
+        """Finish."""
+
+
+def check_logger(name: str) -> None:
+    """Refuse a logger whose packages are not installed."""
+    missing = [package for package in PACKAGES.get(name, ()) if find_spec(package) is None]
+    if missing:
+        raise UserError(f"--logger {name} needs {' and '.join(missing)}: pip install 'magnet-loss[{name}]'")
+
+
+def open_logger(name: str, folder: Path, settings: dict[str, Any], resume_at: int | None) -> Logger | None:
+    """The logger of this name for a run; None for "none".
+
+    Args:
+        name: one of PACKAGES, or "none".
+        folder: of the run.
+        settings: all of them, by name.
+        resume_at: the step that a run goes on from.
+    """
+    check_logger(name)
+    if name == "none":
+        return None
+    if name == "tensorboard":
+        return _Board(folder, resume_at)
+    makers: dict[str, Callable[[Path], Any]] = {"wandb": _wandb, "mlflow": _mlflow}
+    return _Sent(makers[name](folder), settings)
+
+
+class _Board:
+    """TensorBoard's event files, in the run."""
+
+    def __init__(self, folder: Path, resume_at: int | None) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        place = inside(folder, "tensorboard")
+        self._writer = SummaryWriter(str(place), purge_step=None if resume_at is None else resume_at + 1)
+
+    def show(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                self._writer.add_scalar(f"{kind}/{name}", value, step)
+            elif name == "impostor_classes" and value:
+                classes = np.repeat([int(c) for c in value], list(value.values()))
+                self._writer.add_histogram(f"{kind}/{name}", classes, step, bins=len(value))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Sent:
+    """A logger of Lightning."""
+
+    def __init__(self, logger: Any, settings: dict[str, Any]) -> None:
+        self._logger = logger
+        logger.log_hyperparams(settings)
+
+    def show(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        numbers = {f"{kind}/{name}": float(v) for name, v in values.items() if isinstance(v, int | float)}
+        if numbers:
+            self._logger.log_metrics(numbers, step)
+
+    def close(self) -> None:
+        self._logger.finalize("success")
+
+
+def _wandb(folder: Path) -> Any:
+    project = os.environ.get("WANDB_PROJECT", PROJECT)
+    return _lightning_loggers().WandbLogger(name=folder.resolve().name, project=project, save_dir=str(folder))
+
+
+def _mlflow(folder: Path) -> Any:
+    address = os.environ.get("MLFLOW_TRACKING_URI") or inside(folder, "mlruns").resolve().as_uri()
+    project = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+    return _lightning_loggers().MLFlowLogger(project, run_name=folder.resolve().name, tracking_uri=address)
+
+
+def _lightning_loggers() -> Any:
+    with suppress(ImportError):
+        import_torchvision()  # Lightning imports it where it is installed, which would fail beside a CPU build of torch
+    from lightning.pytorch import loggers
+
+    return loggers

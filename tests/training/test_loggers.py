@@ -1,0 +1,67 @@
+"""Loggers are told what the journal has, offline."""
+
+import math
+
+import pytest
+
+from magnet.errors import UserError
+from magnet.training import loggers
+from magnet.training.folder import Journal, read_journal
+from training.short_runs import run, write_vectors
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory):
+    return write_vectors(tmp_path_factory.mktemp("v") / "v.npz")
+
+
+def test_wandb_gets_the_same_numbers_offline(vectors, tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    run(tmp_path / "run", vectors, steps=4, logger="wandb")
+    (file,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
+    content = file.read_bytes()
+    (record,) = [r for r in read_journal(tmp_path / "run") if r["kind"] == "train"]
+    assert b"train/loss" in content
+    assert repr(record["loss"]).encode() in content
+    assert b"clusters_per_class" in content  # the settings
+
+
+def test_mlflow_gets_the_same_numbers_in_the_run(vectors, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    run(tmp_path / "run", vectors, steps=4, logger="mlflow")
+    client = mlflow.tracking.MlflowClient((tmp_path / "run" / "mlruns").as_uri())
+    experiment = client.get_experiment_by_name("magnet")
+    (found,) = client.search_runs([experiment.experiment_id])
+    (record,) = [r for r in read_journal(tmp_path / "run") if r["kind"] == "train"]
+    assert math.isclose(found.data.metrics["train/loss"], record["loss"])
+    assert found.data.params["clusters_per_class"]
+
+
+def test_a_logger_that_is_not_installed_is_said_with_what_to_install(monkeypatch):
+    monkeypatch.setattr(loggers, "find_spec", lambda name: None)
+    with pytest.raises(
+        UserError, match=r"--logger wandb needs wandb and lightning: pip install 'magnet-loss\[wandb\]'"
+    ):
+        loggers.check_logger("wandb")
+    loggers.check_logger("none")
+
+
+def test_a_logger_that_fails_does_not_end_a_training(tmp_path):
+    class Failing:
+        def show(self, kind, step, values):
+            raise ConnectionError("the service is gone")
+
+        def close(self):
+            pytest.fail("told once more")
+
+    said = []
+    journal = Journal(tmp_path, logger=Failing(), say=said.append)
+    for step in (1, 2):
+        journal.write("train", step, {"loss": 0.5})
+    journal.close()
+    assert said == ["note: the logger is told no more: the service is gone"]
+    assert len(read_journal(tmp_path)) == 2
