@@ -109,7 +109,7 @@ class SoftNeighbours:
         distances, ids = nearest_of_chunk(r.to(self.references.dtype), self.references, self.neighbours)
         # In double, from the nearest on and with finite products, so that a lengthscale far below the distances leaves
         # a hard vote and not NaN.
-        most = torch.finfo(torch.float64).max / max(1.0, float(distances.max()))
+        most = torch.finfo(torch.float64).max / max(1.0, float(distances.detach().max()))
         logits = (distances[:, :1] - distances).double() * min(self.scaling / (2 * self.variance), most)
         if self._log_weights is not None:
             logits = logits + self._log_weights.to(ids.device)[ids]
