@@ -17,6 +17,7 @@ from magnet.data.sources import find_source, kind_of
 from magnet.errors import UserError
 from magnet.runs.folders import check_run
 from magnet.training.config import CONFIG, TrainConfig, read_config, start_note, with_preset
+from magnet.training.loggers import check_logger
 
 if TYPE_CHECKING:
     from magnet.data import Dataset
@@ -128,6 +129,7 @@ def check_settings(config: TrainConfig) -> None:
     if config.backbone != "auto":
         backbones.check_backbone(config.backbone)
     find_source(config.data, label=config.label, judge=config.judge)
+    check_logger(config.logger)
     if config.weights is not None and not config.weights.is_file():
         raise UserError(f"--weights {config.weights} does not exist")
     if config.warm_start is not None:

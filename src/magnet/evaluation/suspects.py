@@ -1,11 +1,9 @@
 """Labels that are likely wrong: how little the votes give to the label of an example that had no part in them.
 
 The training examples are left out a fifth at a time. The closed-form start (`magnet.start`) and the clusters are made
-of the others, and vote on those left out. Examples whose label gets next to no vote then have no part in a second
-round, so that wrong labels do not vote for each other.
+of the others, and vote on those left out.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -16,8 +14,6 @@ from magnet.start import WithinClusters
 from magnet.votes import Examples, choose_pull, cluster, hold_out, stratified_folds
 
 FOLDS = 5
-ROUNDS = 2
-CLEAR = 0.5  # by how much the votes for another class exceed those for the label of an example left out of a round
 LEAST = 1e-12  # probability, so that the loss of a label without any vote is 27.6 and not infinite
 
 
@@ -36,9 +32,7 @@ class Doubts(NamedTuple):
         return cls(-own.clamp_min(LEAST).log(), best.indices, best.values)
 
 
-def doubt_labels(
-    vectors: Tensor, labels: Tensor, *, seed: int = 0, say: Callable[[str], None] = lambda line: None
-) -> Doubts:
+def doubt_labels(vectors: Tensor, labels: Tensor, *, seed: int = 0) -> Doubts:
     """Doubts of labels (n,) 0..C-1 of vectors (n, d): features, or representations.
 
     Power, standardisation, shrinkage, clusters and centres are chosen as `MagnetClassifier` chooses them, by the
@@ -52,46 +46,32 @@ def doubt_labels(
         >>> int(doubt_labels(x, y).loss.argmax())
         7
     """
-    examples = Examples(vectors.double(), labels)
-    weight = torch.ones(int(labels.max()) + 1, dtype=torch.float64)
-    say("choosing the start")
-    chosen = _choose(Recipe(), examples, weight, seed)
-    trusted = torch.ones(len(labels), dtype=torch.bool)
-    for number in range(ROUNDS):
-        say(f"round {number + 1} of {ROUNDS}")
-        probabilities = _left_out_votes(examples, trusted, chosen, weight, seed)
-        own = probabilities.gather(1, labels[:, None])[:, 0]
-        others = probabilities.scatter(1, labels[:, None], 0.0).amax(dim=1)
-        clear = others - own > CLEAR
-        # A class keeps half of its examples, however many its votes are against.
-        most = torch.bincount(labels) // 2
-        trusted = ~(clear & (_rank_within(own, labels) < most[labels]))
-    doubts = Doubts.of(probabilities, labels)
+    doubts = Doubts.of(_left_out_votes(Examples(vectors.double(), labels), seed), labels)
     alone = torch.bincount(labels)[labels] == 1
     return Doubts(doubts.loss.masked_fill(alone, 0.0), doubts.suggestion.where(~alone, labels), doubts.probability)
 
 
-def _left_out_votes(examples: Examples, trusted: Tensor, chosen: "_Settings", weight: Tensor, seed: int) -> Tensor:
-    """Probabilities (n, C) of each example by votes of the trusted ones of other folds."""
+def _left_out_votes(examples: Examples, seed: int) -> Tensor:
+    """Probabilities (n, C) of each example by votes of the other folds."""
     recipe, labels = Recipe(), examples.labels
-    dim = recipe.dim_for(examples.x)
+    weight = torch.ones(int(labels.max()) + 1, dtype=torch.float64)
+    chosen = _choose(recipe, examples, weight, seed)
     found = torch.zeros(len(labels), len(weight), dtype=torch.float64)
     fold = stratified_folds(labels, FOLDS, seed)
-    for number in range(-1, FOLDS):  # -1: the only ones of their classes, which are never left out
+    for number in range(FOLDS):
         out = fold == number
         if not out.any():
             continue
-        part = examples.take((trusted & ~out if number >= 0 else trusted).nonzero()[:, 0])
+        part = examples.take((~out).nonzero()[:, 0])
         spectrum = WithinClusters(
             *part, chosen.n_clusters, power=chosen.power, standardize=chosen.standardize, seed=seed
         )
-        start = spectrum.start(chosen.shrinkage, dim)
+        start = spectrum.start(chosen.shrinkage, recipe.dim_for(examples.x))
         known = start(part.x)
         rule = vote(cluster(known, part.labels, chosen.n_clusters, seed), weight, chosen.scaling, recipe.neighbours)
         if chosen.pull is not None:
             rule = rule.refined(known, part.labels, pull=chosen.pull)
-        votes = rule.predict_proba(start(examples.x[out])).double()
-        found[out.nonzero(), rule.classes] = votes
+        found[out.nonzero(), rule.classes] = rule.predict_proba(start(examples.x[out])).double()
     return found
 
 
@@ -115,14 +95,3 @@ def _choose(recipe: Recipe, examples: Examples, weight: Tensor, seed: int) -> _S
     rules = [vote(index, weight, best.votes.scaling, recipe.neighbours) for index in indexes]
     pull, _ = choose_pull(folds, rules, indexes, best.parts, best.held, or_means=True)
     return _Settings(best.power, best.standardize, best.shrinkage, best.n_clusters, best.votes.scaling, pull)
-
-
-def _rank_within(scores: Tensor, labels: Tensor) -> Tensor:
-    """The rank (n,) of each example among the examples with its label, by ascending score: 0 is the lowest."""
-    order = scores.argsort(stable=True)
-    order = order[labels[order].argsort(stable=True)]
-    sizes = torch.bincount(labels)
-    starts = (sizes.cumsum(0) - sizes)[labels[order]]
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(len(order)) - starts
-    return rank

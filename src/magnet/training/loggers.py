@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from magnet.backbones.timm import import_torchvision
 from magnet.errors import UserError
 from magnet.files import inside
 
@@ -92,6 +91,9 @@ class _Sent:
 
     def close(self) -> None:
         self._logger.finalize("success")
+        finish = getattr(self._logger.experiment, "finish", None)  # of Weights & Biases, which Lightning leaves open
+        if finish is not None:
+            finish()
 
 
 def _wandb(folder: Path) -> Any:
@@ -106,6 +108,8 @@ def _mlflow(folder: Path) -> Any:
 
 
 def _lightning_loggers() -> Any:
+    from magnet.backbones.timm import import_torchvision
+
     with suppress(ImportError):
         import_torchvision()  # Lightning imports it where it is installed, which would fail beside a CPU build of torch
     from lightning.pytorch import loggers
