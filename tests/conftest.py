@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+import torch
 
 # Some virtual processors announce matrix units that they do not have, and bfloat16 arithmetic dies of it. This has to
 # be said before the first product is computed.
@@ -12,6 +13,14 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 from magnet.cli import main
 from magnet.data.benchmarks.digits import list_digits
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Small networks are no quicker with two threads, and runs that are compared bit by bit must use as many threads as
+    their subprocesses.
+    """
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

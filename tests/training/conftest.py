@@ -1,16 +1,6 @@
 import pytest
-import torch
 
 from training.short_runs import write_images, write_vectors
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Runs that are compared bit by bit must use the same number of threads as their subprocesses."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
