@@ -2,10 +2,22 @@
 
 import math
 
+import pytest
 import torch
 
 from magnet.classify import SoftNeighbours
-from magnet.votes import NEIGHBOURS, Calibrated, Examples, Folds, Votes, choose_knc, choose_knn, cluster
+from magnet.votes import (
+    NEIGHBOURS,
+    Calibrated,
+    Examples,
+    Folds,
+    Votes,
+    VotingTrial,
+    calibrate_votes,
+    choose_knc,
+    choose_knn,
+    cluster,
+)
 
 
 def noisy(n, seed, spread=1.0):
@@ -81,3 +93,25 @@ def test_a_gain_within_its_standard_error_is_not_clear():
     assert not Calibrated(1.0, float(by_chance.sum()), by_chance).clearly_below(base)
     assert Calibrated(1.0, float(everywhere.sum()), everywhere).clearly_below(base)
     assert not base.clearly_below(base)
+
+
+def test_the_log_loss_of_calibrated_votes_is_that_of_a_naive_tally():
+    """Forty classes, of which the sixteen voters of an example have some: the others have the least probability."""
+    generator = torch.Generator().manual_seed(0)
+    places = torch.randn(40, 4, generator=generator).double()
+    labels = torch.arange(40).repeat(6)
+    index = cluster(places[labels] + 0.4 * torch.randn(240, 4, generator=generator).double(), labels, 1, 0)
+    held = places + 0.6 * torch.randn(40, 4, generator=generator).double()
+    found = calibrate_votes([VotingTrial(index, held, torch.arange(40))], torch.ones(40).double(), neighbours=16)
+    share, spread = index.sizes / index.sizes.sum(), 1 / 41
+    total = 0.0
+    for i, row in enumerate(held):
+        squares = (row - index.centres).square().sum(dim=1)
+        tally = torch.zeros(40).double()
+        for j in squares.argsort()[:16].tolist():
+            vote = math.exp(-found.scaling * float(squares[j] - squares.min()) / (2 * float(index.variance)))
+            tally[index.centre_labels[j]] += float(index.sizes[j]) * vote
+        log = (tally / tally.sum()).clamp_min(1e-12).log()
+        total -= (1 - spread) * float(log[i]) + spread * float(log @ share.double())
+    assert found.log_loss == pytest.approx(total / 40, rel=1e-9)
+    assert float(found.each.sum()) == pytest.approx(found.log_loss, rel=1e-9)

@@ -25,6 +25,7 @@ ENOUGH_FOR_START = 2000  # to judge a start by, which costs no training
 MOST_FOLDS = 3
 PULLS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of refined centres to their means
 PULL = 0.1  # where nothing is held out to choose it by
+LEAST = 1e-12  # a probability is never thought to be smaller
 SCALINGS = (2.0**-3, 2.0**10)  # where the scaling of the votes is looked for
 
 
@@ -94,26 +95,53 @@ def calibrate_votes(trials: Sequence[VotingTrial], class_weight: Tensor, *, neig
     each = class_weight[torch.cat([trial.labels for trial in trials])]
     each = each / each.sum()
     weights = [cluster_weights(trial.clusters.sizes, trial.clusters.centre_labels, class_weight) for trial in trials]
-    found_once = []  # the distances do not depend on the scaling
-    for index, held, _ in trials:
-        distances, ids = nearest(held.to(index.centres.dtype), index.centres, min(neighbours, len(index)))
-        variance = max(float(index.variance), torch.finfo(index.centres.dtype).tiny)
-        found_once.append(((distances[:, :1] - distances).double() / (2 * variance), ids))
+    ballots = [_Ballot.of(trial, weight, neighbours) for trial, weight in zip(trials, weights, strict=True)]
 
     def losses(log_scaling: float) -> Tensor:
-        logs = []
-        for trial, weight, (gaps, ids) in zip(trials, weights, found_once, strict=True):
-            votes = torch.softmax(gaps * math.exp(log_scaling) + weight.log()[ids], dim=1)
-            tally = votes.new_zeros(len(votes), len(class_weight))
-            tally.scatter_add_(1, trial.clusters.centre_labels[ids], votes)
-            logs.append(_expected_log(tally, trial, weight, len(each)))
-        return -each * torch.cat(logs)
+        return -each * torch.cat([ballot.expected_log(math.exp(log_scaling), len(each)) for ballot in ballots])
 
     bounds = (math.log(SCALINGS[0]), math.log(SCALINGS[1]))
     found = minimize_scalar(
         lambda at: float(losses(at).sum()), bounds=bounds, method="bounded", options={"xatol": 0.05}
     )
     return Calibrated(math.exp(float(found.x)), float(found.fun), losses(float(found.x)))
+
+
+class _Ballot(NamedTuple):
+    """The votes of a trial but for their scaling, by the classes among the voters: there may be thousands of others."""
+
+    gaps: Tensor  # (n, L) squared distances beyond the nearest, over 2 sigma^2, with a minus
+    log_weights: Tensor  # (n, L)
+    column: Tensor  # (n, L) the place of the voter's class among those of the row
+    prior: Tensor  # (n, L) the share of the class at each place; 0 at places without one
+    own: Tensor  # (n,) the place of the true class; L if no voter is of it
+
+    @classmethod
+    def of(cls, trial: VotingTrial, weight: Tensor, neighbours: int) -> "_Ballot":
+        index, held, labels = trial
+        distances, ids = nearest(held.to(index.centres.dtype), index.centres, min(neighbours, len(index)))
+        variance = max(float(index.variance), torch.finfo(index.centres.dtype).tiny)
+        gaps = (distances[:, :1] - distances).double() / (2 * variance)
+        voters = index.centre_labels[ids]
+        by_class, order = voters.sort(dim=1, stable=True)
+        place = torch.cat([torch.zeros_like(by_class[:, :1]), (by_class.diff(dim=1) != 0).long()], dim=1).cumsum(dim=1)
+        column = torch.empty_like(place).scatter_(1, order, place)
+        classes = torch.full_like(voters, -1).scatter_(1, column, voters)  # at each place
+        share = weight.new_zeros(int(index.centre_labels.max()) + 1)
+        share.index_add_(0, index.centre_labels, weight / weight.sum())
+        prior = share[classes.clamp_min(0)].masked_fill(classes < 0, 0.0)
+        is_own = classes == labels[:, None]
+        own = torch.where(is_own.any(dim=1), is_own.long().argmax(dim=1), ids.shape[1])
+        return cls(gaps, weight.log()[ids], column, prior, own)
+
+    def expected_log(self, scaling: float, count: int) -> Tensor:
+        """The logarithm (n,) of the probability of the true class, one of ``count`` examples spread over classes."""
+        votes = torch.softmax(self.gaps * scaling + self.log_weights, dim=1)
+        tally = votes.new_zeros(len(votes), votes.shape[1] + 1).scatter_add_(1, self.column, votes)
+        log, spread = tally.clamp_min(LEAST).log(), 1 / (count + 1)
+        right = log.gather(1, self.own[:, None])[:, 0]
+        others = math.log(LEAST) * (1 - self.prior.sum(dim=1))  # classes without a vote
+        return (1 - spread) * right + spread * ((log[:, :-1] * self.prior).sum(dim=1) + others)
 
 
 def held_out_log_loss(
@@ -131,7 +159,7 @@ def held_out_log_loss(
 
 def _expected_log(proba: Tensor, trial: VotingTrial, weight: Tensor, count: int) -> Tensor:
     """The logarithm (n,) of the probability (n, C) of the true class, one of ``count`` examples spread over classes."""
-    log, spread = proba.clamp_min(1e-12).log(), 1 / (count + 1)
+    log, spread = proba.clamp_min(LEAST).log(), 1 / (count + 1)
     prior = log.new_zeros(log.shape[1]).index_add(0, trial.clusters.centre_labels, weight / weight.sum())
     return (1 - spread) * log[torch.arange(len(log)), trial.labels] + spread * (log @ prior)
 
@@ -201,7 +229,7 @@ def choose_knn(folds: "Folds", variances: Sequence[Tensor]) -> Votes:
             right = (shares * (column[:, :count] == held.labels[:, None])).sum(dim=1)
             # A class without a neighbour has the share of one example in the training part.
             mixed = (1 - spread) * right + spread * log_prior.exp()[held.labels]
-            total -= float(mixed.clamp_min(1e-12).log().sum())
+            total -= float(mixed.clamp_min(LEAST).log().sum())
         return total / len(truth)
 
     bounds = (math.log(SCALINGS[0]), math.log(SCALINGS[1]))

@@ -91,3 +91,33 @@ def test_two_clusters_a_class_solve_xor_which_one_cannot():
     one = train("magnet", copy.deepcopy(start), x, y, options[1])
     assert two.error(test_x, test_y, "knc", 2) < 0.05
     assert one.error(test_x, test_y, "knc", 1) > 0.3
+
+
+def test_at_a_refresh_the_losses_of_all_examples_can_be_renewed():
+    x, y = xor(80)
+    index = ClusterIndex.fit(x, y, 2)
+    setting, options = (
+        setting_of(y),
+        Options(alpha=0.5, clusters_per_batch=2, examples_per_cluster=5, losses="refreshed"),
+    )
+    method = Magnet(setting, options)
+    method.refresh(x, index)
+    centres = index.centres.numpy()
+    own = ((x.numpy() - centres[index.assignments.numpy()]) ** 2).sum(1)
+    variance = own.sum() / (len(x) - 1)
+    losses = np.zeros(len(x))
+    for i, row in enumerate(x.numpy()):
+        others = sum(
+            np.exp(-((row - centre) ** 2).sum() / (2 * variance))
+            for centre, label in zip(centres, index.centre_labels, strict=True)
+            if label != y[i]
+        )
+        losses[i] = max(0.0, own[i] / (2 * variance) + 0.5 + np.log(others))
+    for _ in range(20):  # until what was told has taken effect
+        rows = next(iter(method.sampler))
+        method.sampler.update(torch.tensor(rows), torch.tensor(losses[rows]))
+    means = [losses[index.assignments.numpy() == j].mean() for j in range(len(index))]
+    np.testing.assert_allclose(method.sampler.mean_losses(), means, rtol=1e-4, atol=1e-5)
+    drawn = Magnet(setting, Options(clusters_per_batch=2, examples_per_cluster=5))
+    drawn.refresh(x, index)
+    assert drawn.sampler.mean_losses().isnan().all()  # nothing is known before a batch has been seen

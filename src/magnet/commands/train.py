@@ -54,8 +54,8 @@ GROUPS = {
         "test_draws",
     ),
     "method": (
-        "method", "preset", "config", "alpha", "scaling", "own_mean", "clusters_per_class", "clusters_per_batch",
-        "examples_per_cluster", "impostor_fraction", "target_neighbours", "refresh_every",
+        "method", "preset", "config", "alpha", "scaling", "own_mean", "losses", "clusters_per_class",
+        "clusters_per_batch", "examples_per_cluster", "impostor_fraction", "target_neighbours", "refresh_every",
     ),
     "network": (
         "backbone", "start", "power", "shrinkage", "standardize", "dim", "hidden", "dropout", "weights",

@@ -29,7 +29,11 @@ def choices(best: TrainConfig, epoch_steps: int) -> dict[str, list[Choice]]:
         "index refreshed every": [
             (name, {"refresh_every": max(1, math.ceil(epoch_steps * share))}) for name, share in period.items()
         ],
-        "seed clusters": [("by their loss", {}), ("uniform", {"method": "magnet/uniform-seeds"})],
+        "seed clusters": [
+            ("by the losses of batches", {"losses": "drawn"}),
+            ("by the losses of all at a refresh", {"losses": "refreshed"}),
+            ("uniform", {"method": "magnet/uniform-seeds"}),
+        ],
         "clusters met by the seed": [("nearest impostors", {}), ("random", {"method": "magnet/random-clusters"})],
         "representations in the index": [
             ("of one moment", {}), ("cached on the fly", {"method": "magnet/cached-representations"}),

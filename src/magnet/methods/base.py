@@ -32,6 +32,7 @@ class Options:
     alpha: float = 1.0  # the gap
     scaling: float = 1.0
     own_mean: Literal["batch", "leave-one-out"] = "batch"
+    losses: Literal["drawn", "refreshed"] = "drawn"  # that seed clusters are drawn by
     clusters_per_class: int = 8  # K
     clusters_per_batch: int = 12  # M
     examples_per_cluster: int = 4  # D
@@ -120,6 +121,11 @@ class Method(nn.Module):
     reads_inputs: ClassVar[bool] = False  # whether `prepare` does anything
     reads_representations: ClassVar[bool] = True  # whether `refresh` wants anything at all
     wants_index: ClassVar[bool] = False  # whether `refresh` takes clusters instead of all representations
+
+    @property
+    def wants_representations(self) -> bool:
+        """Whether `refresh` takes all representations."""
+        return self.reads_representations and not self.wants_index
 
     def __init__(self, setting: Setting, options: Options) -> None:
         super().__init__()

@@ -9,8 +9,8 @@ from torch import Tensor
 from magnet.clustering import distinct
 from magnet.index import ClusterIndex
 from magnet.methods.base import Batch, Method, MethodLoss, Network, Options, Setting
-from magnet.objective import MagnetLoss
-from magnet.sampler import NeighbourhoodSampler
+from magnet.objective import MagnetLoss, magnet_objective
+from magnet.sampler import LARGEST_LOSS, NeighbourhoodSampler
 
 
 class ClusterMethod(Method):
@@ -48,11 +48,30 @@ class ClusterMethod(Method):
 class Magnet(ClusterMethod):
     """Magnet (section 3): the loss of `magnet.objective` on neighbourhoods of clusters, labels by kNC."""
 
-    uses: ClassVar[frozenset[str]] = frozenset({"alpha", "scaling", "own_mean", "clusters_per_class"})
+    uses: ClassVar[frozenset[str]] = frozenset({"alpha", "scaling", "own_mean", "losses", "clusters_per_class"})
 
     def __init__(self, setting: Setting, options: Options) -> None:
         super().__init__(setting, options)
         self.objective = MagnetLoss(options.alpha, options.scaling, options.own_mean)
+
+    @property
+    def wants_representations(self) -> bool:
+        """Whether the losses of all examples are computed at a refresh."""
+        return self.options.losses == "refreshed"
+
+    def refresh(self, representations: Tensor | None, index: ClusterIndex | None) -> None:
+        """Draw from the clusters of the current space, by the losses that their examples have in it if so wanted.
+
+        The losses are those of the full objective (equation 4). A cluster whose examples had no loss when they were
+        last drawn is looked at again once they have one.
+        """
+        super().refresh(representations, index)
+        if representations is not None and index is not None and self.wants_representations:
+            alpha, scaling = self.options.alpha, self.options.scaling
+            losses = magnet_objective(
+                representations, index.assignments, index.centres, index.centre_labels, alpha=alpha, scaling=scaling
+            ).per_example
+            self.sampler.update(torch.arange(len(losses)), losses.clamp_max(LARGEST_LOSS / 2))
 
     @property
     def scaling(self) -> float:

@@ -104,6 +104,9 @@ class TrainConfig:
     """Factor on variance-normalised squared distances, the paper's global scaling (0: chosen)."""
     own_mean: Literal["batch", "leave-one-out"] = "batch"
     """Whether an example counts in its own cluster's mean."""
+    losses: Literal["drawn", "refreshed"] = "drawn"
+    """Magnet: the losses that seed clusters are drawn by. drawn: of the batches so far; refreshed: at every refresh
+    those of all examples, whose representations are then in memory at the same time."""
     clusters_per_class: int = 8
     """K: clusters of each class, in training and for k-nearest-cluster evaluation (0: chosen)."""
     clusters_per_batch: int = 12

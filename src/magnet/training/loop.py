@@ -271,7 +271,7 @@ class Trainer:
         self._settle(seed)
         rule = method.classifier if due.validate else "head"
         wants_index = (due.refresh and method.wants_index) or rule != "head"
-        wants_all = (due.refresh and not method.wants_index) or rule == "knn"
+        wants_all = (due.refresh and method.wants_representations) or rule == "knn"
         if not (wants_index or wants_all):
             return Snapshot()
         if not (wants_all or config.keep_refreshes or self.world > 1):
