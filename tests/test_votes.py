@@ -103,7 +103,7 @@ def test_the_log_loss_of_calibrated_votes_is_that_of_a_naive_tally():
     index = cluster(places[labels] + 0.4 * torch.randn(240, 4, generator=generator).double(), labels, 1, 0)
     held = places + 0.6 * torch.randn(40, 4, generator=generator).double()
     found = calibrate_votes([VotingTrial(index, held, torch.arange(40))], torch.ones(40).double(), neighbours=16)
-    share, spread = index.sizes / index.sizes.sum(), 1 / 41
+    share, spread = index.sizes.double() / index.sizes.sum(), 1 / 41
     total = 0.0
     for i, row in enumerate(held):
         squares = (row - index.centres).square().sum(dim=1)
@@ -112,6 +112,6 @@ def test_the_log_loss_of_calibrated_votes_is_that_of_a_naive_tally():
             vote = math.exp(-found.scaling * float(squares[j] - squares.min()) / (2 * float(index.variance)))
             tally[index.centre_labels[j]] += float(index.sizes[j]) * vote
         log = (tally / tally.sum()).clamp_min(1e-12).log()
-        total -= (1 - spread) * float(log[i]) + spread * float(log @ share.double())
+        total -= (1 - spread) * float(log[i]) + spread * float(log @ share)
     assert found.log_loss == pytest.approx(total / 40, rel=1e-9)
     assert float(found.each.sum()) == pytest.approx(found.log_loss, rel=1e-9)
