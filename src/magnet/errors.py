@@ -29,3 +29,14 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
     """
     close = get_close_matches(name, list(known), n=most)
     return f": did you mean {' or '.join(close)}?" if close else "."
+
+
+def check_at_least(option: str, value: float, least: float) -> None:
+    """Raise a `UserError` if the value of an option is below its least value, or not a number.
+
+    >>> check_at_least("test_draws", 0, 1)
+    Traceback (most recent call last):
+    magnet.errors.UserError: --test-draws must be at least 1; found 0
+    """
+    if not value >= least:
+        raise UserError(f"--{option.replace('_', '-')} must be at least {least}; found {value}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, percent, plain, read_options, table
-from magnet.errors import UserError
+from magnet.errors import check_at_least
 from magnet.runs.folders import check_model
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ class Classify:
 def main(arguments: Sequence[str]) -> None:
     """Classify and explain."""
     options = read_options(Classify, "classify", HELP, arguments)
-    if options.top < 1:
-        raise UserError(f"--top must be at least 1; found {options.top}")
+    check_at_least("top", options.top, 1)
     check_dims(options.dims)
     check_model(options.run)
     check_inputs(options.inputs)

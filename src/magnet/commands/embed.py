@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, progress, read_options, say_notes
 from magnet.data.sources import find_source
-from magnet.errors import UserError
+from magnet.errors import UserError, check_at_least
 from magnet.files import replacing
 from magnet.runs.folders import check_file, check_run
 
@@ -56,8 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     """Embed and write."""
     options = read_options(Embed, "embed", HELP, arguments)
     check_file(options.out, force=options.force, kinds=(".npz",))
-    if options.test_draws < 1:
-        raise UserError(f"--test-draws must be at least 1; found {options.test_draws}")
+    check_at_least("test_draws", options.test_draws, 1)
     if bool(options.data) == bool(options.inputs):
         raise UserError("give what to embed: photos, folders or vectors, or labelled data as --data; one of the two")
     check_dims(options.dims)

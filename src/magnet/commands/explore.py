@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from magnet.commands.terminal import Report, RunFolders, plain, read_options, say_notes
-from magnet.errors import UserError
+from magnet.errors import UserError, check_at_least
 from magnet.runs.folders import check_run
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def main(arguments: Sequence[str]) -> None:
     options = read_options(Explore, "explore", HELP, arguments)
     if not options.runs:
         raise UserError("nothing to explore: give one to three run folders")
-    if options.examples < 10:
-        raise UserError(f"--examples must be at least 10; found {options.examples}")
+    check_at_least("examples", options.examples, 10)
     one_file = options.out.suffix.lower() in (".html", ".htm")
     if options.out.is_dir() if one_file else (options.out.suffix or options.out.is_file()):
         raise UserError(f"--out {options.out} must be a file that ends in .html, or a folder, whose name has no ending")

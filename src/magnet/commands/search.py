@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, plain, read_options, table
-from magnet.errors import UserError
+from magnet.errors import check_at_least
 from magnet.runs.folders import check_model
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ class Search:
 def main(arguments: Sequence[str]) -> None:
     """Search and show."""
     options = read_options(Search, "search", HELP, arguments)
-    if options.count < 1:
-        raise UserError(f"--count must be at least 1; found {options.count}")
+    check_at_least("count", options.count, 1)
     check_dims(options.dims)
     check_model(options.run)
     check_inputs(options.inputs)

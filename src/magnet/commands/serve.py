@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from magnet.commands.terminal import RunFolder, progress, read_options, say_notes
-from magnet.errors import UserError
+from magnet.errors import UserError, check_at_least
 from magnet.runs.folders import check_model
 
 HELP = """A small HTTP service of a run, or of a folder written by `magnet export`: /classify, /embed, /search, /health.
@@ -38,8 +38,7 @@ def main(arguments: Sequence[str]) -> None:
     options = read_options(Serve, "serve", HELP, arguments)
     if not 0 <= options.port < 65536:
         raise UserError(f"--port must be between 0 and 65535; found {options.port}")
-    if options.megabytes < 1:
-        raise UserError(f"--megabytes must be at least 1; found {options.megabytes}")
+    check_at_least("megabytes", options.megabytes, 1)
     check_model(options.run)
     try:
         import fastapi

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from rich.console import Console
 
 from magnet.commands.terminal import RunFolder, plain, progress, read_options, say_notes, table
-from magnet.errors import UserError
+from magnet.errors import UserError, check_at_least
 from magnet.files import replacing
 from magnet.runs.folders import check_file, check_run
 
@@ -46,8 +46,7 @@ class Suspects:
 def main(arguments: Sequence[str]) -> None:
     """Find, then write or show."""
     options = read_options(Suspects, "suspects", HELP, arguments)
-    if options.count < 0:
-        raise UserError(f"--count must be at least 0; found {options.count}")
+    check_at_least("count", options.count, 0)
     if options.out is not None:
         check_file(options.out, force=options.force, kinds=(".csv",))
     check_run(options.run)

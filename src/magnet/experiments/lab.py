@@ -14,7 +14,7 @@ from rich.console import Console
 
 from magnet.data import Dataset
 from magnet.data.listings import PARTS
-from magnet.errors import UserError
+from magnet.errors import UserError, check_at_least
 from magnet.experiments.cache import judged, key_of, trained
 from magnet.experiments.search import (
     CLASSES,
@@ -132,8 +132,7 @@ class Lab:
         console: Console | None = None,
     ) -> None:
         for name, value in (("seeds", seeds), ("trials", trials), ("pairings", pairings)):
-            if value < 1:
-                raise UserError(f"--{name} must be at least 1; found {value}")
+            check_at_least(name, value, 1)
         self.configure, self.out, self.fixed = configure, out, fixed
         self.methods, self.seeds, self.pairings, self.trials = list(methods), seeds, pairings, trials
         self.settings, self._source = None if settings is None else read_settings(settings), settings

@@ -13,7 +13,7 @@ import yaml
 from magnet.backbones.pretrained import EXTRA, PHOTOGRAPHS, PRETRAINED, weights_for_photographs
 from magnet.data.photographs import are_photographs
 from magnet.data.sources import kind_of
-from magnet.errors import UserError, did_you_mean
+from magnet.errors import UserError, check_at_least, did_you_mean
 from magnet.files import read_text, replacing
 from magnet.schema import checked
 
@@ -237,8 +237,7 @@ class TrainConfig:
             "keep_refreshes": 0, "workers": -1,
         }  # fmt: skip
         for name, least in at_least.items():
-            if not getattr(self, name) >= least:
-                raise UserError(f"--{name.replace('_', '-')} must be at least {least}; found {getattr(self, name)}")
+            check_at_least(name, getattr(self, name), least)
         for name in ("learning_rate", "annealing", "trunk_rate", "impostor_fraction"):
             if not getattr(self, name) > 0:
                 raise UserError(f"--{name.replace('_', '-')} must be positive; found {getattr(self, name)}")

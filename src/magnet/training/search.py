@@ -22,7 +22,7 @@ import torch
 from rich.console import Console
 
 from magnet.data import Dataset
-from magnet.errors import UserError
+from magnet.errors import UserError, check_at_least
 from magnet.training.checkpoint import FOLDER, last_progress
 from magnet.training.config import TrainConfig
 from magnet.training.train import train
@@ -244,8 +244,7 @@ class Search:
 
     def __post_init__(self) -> None:
         for name in ("trials", "jobs"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name} must be at least 1; found {getattr(self, name)}")
+            check_at_least(name, getattr(self, name), 1)
         self.config.check()
 
     @property
