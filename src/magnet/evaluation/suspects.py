@@ -32,11 +32,12 @@ class Doubts(NamedTuple):
         return cls(-own.clamp_min(LEAST).log(), best.indices, best.values)
 
 
-def doubt_labels(vectors: Tensor, labels: Tensor, *, seed: int = 0) -> Doubts:
+def doubt_labels(vectors: Tensor, labels: Tensor, *, recipe: Recipe | None = None, seed: int = 0) -> Doubts:
     """Doubts of labels (n,) 0..C-1 of vectors (n, d): features, or representations.
 
-    Power, standardisation, shrinkage, clusters and centres are chosen as `MagnetClassifier` chooses them, by the
-    log-loss on held-out examples. An example that is the only one of its class cannot be doubted: its loss is 0.
+    What the recipe does not give of power, standardisation, shrinkage and clusters, and the centres, are chosen as
+    `MagnetClassifier` chooses them, by the log-loss on held-out examples. An example that is the only one of its class
+    cannot be doubted: its loss is 0.
 
     Examples:
         >>> x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
@@ -46,14 +47,15 @@ def doubt_labels(vectors: Tensor, labels: Tensor, *, seed: int = 0) -> Doubts:
         >>> int(doubt_labels(x, y).loss.argmax())
         7
     """
-    doubts = Doubts.of(_left_out_votes(Examples(vectors.double(), labels), seed), labels)
+    votes = _left_out_votes(Examples(vectors.double(), labels), recipe or Recipe(), seed)
+    doubts = Doubts.of(votes, labels)
     alone = torch.bincount(labels)[labels] == 1
     return Doubts(doubts.loss.masked_fill(alone, 0.0), doubts.suggestion.where(~alone, labels), doubts.probability)
 
 
-def _left_out_votes(examples: Examples, seed: int) -> Tensor:
+def _left_out_votes(examples: Examples, recipe: Recipe, seed: int) -> Tensor:
     """Probabilities (n, C) of each example by votes of the other folds."""
-    recipe, labels = Recipe(), examples.labels
+    labels = examples.labels
     weight = torch.ones(int(labels.max()) + 1, dtype=torch.float64)
     chosen = _choose(recipe, examples, weight, seed)
     found = torch.zeros(len(labels), len(weight), dtype=torch.float64)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from magnet.evaluation.suspects import Doubts, doubt_labels
 from magnet.files import read_json, replacing
+from magnet.recipe import Recipe
 from magnet.runs.run import Run
 
 FORMAT = 1  # of what is kept in a run: raised when the same run and data are given other numbers
@@ -27,9 +28,18 @@ def training_doubts(run: Run) -> Doubts:
         known = read_json(path)
         if known["key"] == key:
             return Doubts(*(torch.tensor(known[name]) for name in Doubts._fields))
+    config, recipe = run.config, Recipe()
+    if config.start == "whitened":  # what suited its start then suits it now
+        standardize = {"yes": True, "no": False}.get(config.standardize)
+        recipe = Recipe(
+            power=config.power or None,
+            standardize=standardize,
+            shrinkage=None if config.shrinkage < 0 else config.shrinkage,
+            n_clusters=config.clusters_per_class or None,
+        )
     vectors = run.data.batch(run.train) if run.kind == "vectors" else run.references
     present, labels = run.labels.unique(return_inverse=True)
-    found = doubt_labels(vectors, labels, seed=run.config.seed)
+    found = doubt_labels(vectors, labels, recipe=recipe, seed=config.seed)
     found = found._replace(suggestion=present[found.suggestion])
     content = {"key": key} | {name: values.tolist() for name, values in found._asdict().items()}
     with suppress(OSError), replacing(path) as draft:  # a run on a read-only or full disk can be used all the same

@@ -11,6 +11,7 @@ from magnet.report.explorer.examples import Predictions, choose, contrast, predi
 from magnet.report.explorer.moments import Moment, kept_moments, lay_out_moments, near_each_other, place_in_clusters
 from magnet.report.layout import lay_out
 from magnet.runs.run import Run
+from magnet.runs.suspects import find_suspects
 
 LABELS = np.repeat(np.arange(3), [600, 300, 100])
 SPLIT = np.tile([0, 0, 0, 0, 2], 200).astype(np.int8)
@@ -52,7 +53,9 @@ def test_under_knc_the_loss_is_minus_log_of_the_votes_for_the_label(digits_magne
     found = predict(run, ROWS)
     votes = run.rule("knc").predict_proba(run.embed(torch.from_numpy(ROWS)))
     expected = -votes.gather(1, labels_of(run)[:, None])[:, 0].clamp_min(1e-12).log()
-    assert torch.allclose(found.loss, expected, atol=1e-3)
+    new = found.place < 0
+    assert new.any()
+    assert torch.allclose(found.loss[new], expected[new], atol=1e-3)
     assert (found.prediction == votes.argmax(dim=1)).float().mean() > 0.99
 
 
@@ -60,7 +63,19 @@ def test_under_its_own_head_the_loss_is_the_cross_entropy(digits_softmax):
     run = Run(digits_softmax)
     logits = run.learner.method.logits(run.embed(torch.from_numpy(ROWS)))
     expected = torch.nn.functional.cross_entropy(logits, labels_of(run), reduction="none")
-    assert torch.allclose(predict(run, ROWS).loss, expected, atol=1e-4)
+    found = predict(run, ROWS)
+    new = found.place < 0
+    assert new.any()
+    assert torch.allclose(found.loss[new], expected[new], atol=1e-4)
+
+
+def test_the_loss_of_training_examples_is_that_of_magnet_suspects(digits_magnet):
+    run = Run(digits_magnet)
+    found = predict(run, ROWS)
+    listed = {row["row"]: row["loss"] for row in find_suspects(run)}
+    trained = (found.place >= 0).nonzero()[:, 0].tolist()
+    assert trained
+    assert [listed[int(ROWS[i])] for i in trained] == pytest.approx(found.loss[trained].tolist(), abs=1e-4)
 
 
 def test_under_soft_knn_an_example_has_no_vote_on_itself(digits_triplet):
@@ -74,7 +89,7 @@ def test_under_soft_knn_an_example_has_no_vote_on_itself(digits_triplet):
         near = distances.argsort()[: rule.neighbours]
         votes = torch.softmax(-distances[near] * rule.scaling / (2 * rule.variance), dim=0)
         own = votes[run.labels[near] == labels_of(run)[i]].sum()
-        assert abs(float(found.loss[i]) + float(own.log())) < 1e-2
+        assert abs(float(found.probabilities[i, labels_of(run)[i]].log()) - float(own.log())) < 1e-2
 
 
 def test_an_example_of_a_class_that_was_never_trained_on_has_a_finite_loss(odd_vectors):

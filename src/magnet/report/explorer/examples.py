@@ -9,6 +9,7 @@ from torch import Tensor
 from magnet.classify import SoftNeighbours
 from magnet.neighbours import nearest
 from magnet.runs.run import Run
+from magnet.runs.suspects import training_doubts
 
 SMALLEST = 1e-12  # probability, so that the loss of an example that gets no vote is 27.6 and not infinite
 
@@ -40,7 +41,7 @@ class Predictions:
     representations: Tensor  # (n, d), of the plain view
     place: Tensor  # (n,) ids into the training part; -1: not a training example
     probabilities: Tensor  # (n, C)
-    loss: Tensor  # (n,) -log of the probability of the label
+    loss: Tensor  # (n,) -log of the probability of the label; of training examples, by votes they had no part in
     prediction: Tensor  # (n,) classes
 
 
@@ -64,9 +65,11 @@ def predict(run: Run, rows: np.ndarray) -> Predictions:
     if not known.all():
         representations[~known] = run.embed(ids[~known])
     probabilities = class_probabilities(run, representations, place)
-    return Predictions(
-        representations, place, probabilities, log_loss(probabilities, run.data.labels[ids]), probabilities.argmax(1)
-    )
+    loss = log_loss(probabilities, run.data.labels[ids])
+    trained = place >= 0
+    # The network and the clusters know the labels of the training part: a wrong one would hardly show.
+    loss[trained] = training_doubts(run).loss[place[trained]].to(loss.dtype)
+    return Predictions(representations, place, probabilities, loss, probabilities.argmax(1))
 
 
 def log_loss(probabilities: Tensor, labels: Tensor) -> Tensor:

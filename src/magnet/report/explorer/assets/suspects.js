@@ -37,7 +37,7 @@ function suspectsPanel(data) {
       el("button", { class: "plain", type: "button", id: "export", textContent: "Export CSV", onclick: () => exportSuspects(data, ids, run) })),
     momentNote(run, moment),
     el("p", { class: "soft small", textContent: choice.by === "loss"
-      ? `Loss is -log of the probability that ${run.rule} gives to the label. Choose one to mark its label right or wrong.`
+      ? `Loss is -log of the probability of the label: by ${run.rule}, and for training examples by votes that they had no part in. Choose one to mark its label right or wrong.`
       : "How many sigmas nearer an example is to a cluster of another class than to its own cluster." }),
     ids.length ? null : el("p", { textContent: choice.marked === "all" ? "Nothing to suspect: every example is nearest to its own cluster." : "None is marked so." }),
     ...ids.map((id) => suspect(data, run, id)),
