@@ -46,7 +46,7 @@ class Parts(NamedTuple):
 def gradient(
     parts: Parts, batch: Membership, options: Constants, upstream: Number | Tensor, d_variance: Number, given: bool
 ) -> tuple[Tensor, Number]:
-    """The gradient (B, d) of the representations, and that of the variance; ``upstream``: of per_example."""
+    """Gradients for the representations (B, d) and for the variance; ``upstream`` is the gradient for per_example."""
     _, losses, variance, estimate, means, centred, offsets, scores, shares = parts
     member, average, _, further = batch
     floats = isinstance(variance, float)

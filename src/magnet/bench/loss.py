@@ -39,7 +39,7 @@ def active_batch(clusters: int) -> tuple[Tensor, Tensor]:
 
 
 def others(classes: int, representations: Tensor, labels: Tensor) -> dict[str, Callable[[], None]]:
-    """The peers, each with as many classes as the batch has: those with proxies are at their cheapest so."""
+    """The peers, each with as many classes as the batch has, which is the cheapest case for losses with proxies."""
     triplet, miner = losses.TripletMarginLoss(), miners.TripletMarginMiner()
     soft, anchor = losses.SoftTripleLoss(classes, DIM), losses.ProxyAnchorLoss(classes, DIM)
     return {

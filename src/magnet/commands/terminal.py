@@ -70,7 +70,7 @@ def read_grouped(
 
 
 def _docstrings(kind: type) -> dict[str, str]:
-    """The text below each field of a dataclass and of those that it extends."""
+    """The text below each field of a dataclass and of its base classes."""
     found: dict[str, str] = {}
     for owner in reversed([owner for owner in kind.__mro__ if dataclasses.is_dataclass(owner)]):
         (tree,) = ast.parse(inspect.cleandoc(inspect.getsource(owner))).body
@@ -95,7 +95,7 @@ def check_inputs(paths: Iterable[Path]) -> None:
 
 
 def given_options(arguments: Sequence[str]) -> set[str]:
-    """The options that were given, as Python spells them; also those that were switched off.
+    """The options that were given, as Python spells them, including switches that were turned off.
 
     >>> sorted(given_options(["--data", "digits", "--learning-rate=0.1", "--no-quiet"]))
     ['data', 'learning_rate', 'quiet']
@@ -105,7 +105,7 @@ def given_options(arguments: Sequence[str]) -> set[str]:
 
 
 def short_name(data: str) -> str:
-    """A word for data that --data names, for the folder of what comes of it.
+    """A short name of the data that --data names, for folders of results.
 
     >>> short_name("pets:sets/oxford-pets")
     'oxford-pets'
@@ -119,7 +119,7 @@ def plain(words: object, style: str = "") -> Text:
 
 
 def percent(share: float | None) -> str:
-    """A fraction for people."""
+    """A fraction as a percentage."""
     return "-" if share is None else f"{100 * share:.1f} %"
 
 

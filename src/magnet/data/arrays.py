@@ -150,7 +150,7 @@ def list_npy(path: Path, label: str = "", judge: str = "") -> Listing:
 
 
 def labels_beside(path: Path, label: str = "") -> Path:
-    """The file with the labels of the vectors in an .npy file: the one that was given, or one that is called so.
+    """The file with the labels of the vectors in an .npy file: the file that was given, or one with a usual name.
 
     ``X.npy`` has ``y.npy``, ``X_train.npy`` has ``y_train.npy``, any file has ``y``, ``labels`` or ``target`` as .npy
     or .txt, one label a line.
@@ -192,7 +192,7 @@ def _read_label_file(path: Path) -> np.ndarray:
 
 
 def read_npz(path: Path, keys: tuple[str, ...], required: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file that ``keys`` name, without pickle; those that ``required`` names must be there.
+    """The arrays of an .npz file that ``keys`` name, without pickle; the arrays that ``required`` names must exist.
 
     Large arrays that are stored uncompressed are memory-mapped.
     """

@@ -289,7 +289,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         self.novelty_threshold_ = np.nan if held is None else held
 
     def _levelled_off(self) -> bool:
-        """Whether the loss of late is no less than before."""
+        """Whether the loss has stopped falling in the last iterations."""
         curve, late = self.loss_curve_, self.n_iter_no_change
         return len(curve) > late and min(curve[-late:]) >= min(curve[:-late])
 

@@ -33,7 +33,7 @@ class Concentration:
 
     @property
     def precision(self) -> np.ndarray:
-        """Mean attribute precision (S,); nan where there is no attribute to speak of."""
+        """Mean attribute precision (S,); nan where no attribute was counted."""
         found = self.per_attribute[self.counts > 0]
         return found.mean(axis=0) if len(found) else np.full(len(self.sizes), np.nan)
 

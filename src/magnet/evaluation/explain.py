@@ -52,6 +52,6 @@ def voters(
 
 
 def closest(query: Tensor, references: Tensor, members: Tensor, count: int) -> list[int]:
-    """Those of the members nearest to a query (d,), nearest first."""
+    """The members nearest to a query (d,), nearest first."""
     distances = torch.linalg.vector_norm(references[members] - query, dim=1)
     return members[distances.argsort(stable=True)[:count]].tolist()

@@ -17,7 +17,7 @@ class Interval(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the sign is sure."""
+        """Whether all of the interval lies on one side of zero."""
         return self.low > 0 or self.high < 0
 
 
@@ -38,12 +38,12 @@ def paired_interval(a: np.ndarray, b: np.ndarray, *, seed: int = 0, draws: int =
 
 
 def relative_interval(a: np.ndarray, b: np.ndarray, *, seed: int = 0, draws: int = 2000) -> Interval:
-    """How far mean(a) is below mean(b), as a share of the latter: 1 - mean(a) / mean(b). Arguments as above."""
+    """The relative difference 1 - mean(a) / mean(b). Arguments as for `paired_interval`."""
     return _interval(a, b, lambda x, y: 1 - x / np.maximum(y, np.finfo(float).tiny), seed, draws)
 
 
 def in_both(a: Sequence[np.ndarray | None], b: Sequence[np.ndarray | None]) -> tuple[np.ndarray, np.ndarray] | None:
-    """The repetitions (S, ...) that are there in both, for the functions above; None without any.
+    """The repetitions (S, ...) that both sides have, for the functions above; None if there are none.
 
     Args:
         a, b: the values of each repetition; None where there are none, because the run diverged.

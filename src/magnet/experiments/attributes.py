@@ -108,7 +108,7 @@ def _annotated(data: Dataset) -> tuple[str, Attributes, str]:
 
 
 def _vary_within_classes(attributes: Attributes, labels: np.ndarray) -> bool:
-    """Whether of some class some examples have an attribute that others have not."""
+    """Whether an attribute varies among the examples of some class."""
     own = [attributes.values[labels == label] for label in np.unique(labels)]
     return any(bool(((values == 1).any(axis=0) & (values == 0).any(axis=0)).any()) for values in own)
 
@@ -156,7 +156,7 @@ def _values(methods: dict[str, Measured]) -> dict[str, Any]:
 
 
 def _more(a: np.ndarray, b: np.ndarray) -> Interval:
-    """How far the mean of a is above that of b, as a share of the latter."""
+    """The relative difference mean(a) / mean(b) - 1."""
     less = relative_interval(a, b)
     return Interval(-less.mean, -less.high, -less.low)
 

@@ -52,7 +52,7 @@ def key_of(config: TrainConfig, data: Dataset) -> str:
 def trained(
     config: TrainConfig, data: Dataset, folder: Path, waiting: Callable[[], None] = lambda: None
 ) -> Path | None:
-    """The run of a configuration: as it is if it has been trained, gone on with if it was stopped, new otherwise.
+    """The run of a configuration: opened if it is finished, resumed if it was stopped, trained otherwise.
 
     None if it diverged; it is not tried again. ``waiting`` is called if another process is training this very run,
     whose result is taken then.
@@ -108,7 +108,7 @@ def _changes(run: Path, data: Dataset) -> str:
 
 
 def _mine(run: Path, waiting: Callable[[], None]) -> AbstractContextManager[None]:
-    """No other experiment touches the run meanwhile. The lock lies beside the run, which may be begun anew."""
+    """Hold the lock of a run: no other experiment touches it. It lies beside the run, which may be begun anew."""
     locks = run.parent / ".locks"
     locks.mkdir(parents=True, exist_ok=True)
     return lock(locks / run.name, waiting)

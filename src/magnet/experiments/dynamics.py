@@ -49,7 +49,7 @@ def run(lab: Lab) -> Outcome:
 
 
 def _race(curves: dict[str, list[Curve]], goal: str) -> dict[str, Any]:
-    """Seed by seed: the first step at which each method is where ``goal`` ends, and that of ``goal`` over Magnet's."""
+    """Seed by seed: the first step at which each method has the final error of ``goal``; ``goal``'s over Magnet's."""
     ends = [settled(curve) for curve in curves[goal]]
     first = {
         m: [None if end is None else first_at(c, end) for c, end in zip(found, ends, strict=True)]
@@ -67,7 +67,7 @@ def _percent(fractions: list[float | None]) -> str:
 
 
 def _steps(values: dict[str, Any], method: str, goal: str) -> str:
-    """Seed by seed when a method is where ``goal`` ends; a run that diverged is at no error, and gives no end."""
+    """Seed by seed the step at which a method reaches the final error of ``goal``; None where either run diverged."""
     cells = []
     for step, mine, end in zip(
         values[goal]["first_there"][method], values["ends"][method], values["ends"][goal], strict=True
@@ -103,6 +103,6 @@ def first_at(curve: Curve, error: float) -> int | None:
 
 
 def mean_curve(curves: list[Curve]) -> Curve:
-    """The mean error at each step of some curves of the same steps; a diverged run's has none, and is left out."""
+    """The mean error at each step over curves with the same steps; runs that diverged are left out."""
     there = [curve for curve in curves if curve]
     return [(points[0][0], sum(error for _, error in points) / len(points)) for points in zip(*there, strict=True)]

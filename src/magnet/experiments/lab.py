@@ -97,7 +97,7 @@ def _write(file: Path, values: dict[str, Any]) -> None:
 
 
 def best_of(ranked: list[tuple[float, TrainConfig]], keep: int) -> list[tuple[float, TrainConfig]]:
-    """The first ``keep`` of some ranked trials without those that diverged; the first one if all did."""
+    """The first ``keep`` ranked trials without diverged ones; the first trial if all diverged."""
     return [trial for trial in ranked[:keep] if not math.isinf(trial[0])] or ranked[:1]
 
 

@@ -94,7 +94,7 @@ class Outcome:
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that a result may depend on."""
+    """Versions of the packages that a result may depend on."""
     found = {"python": platform.python_version(), "magnet": __version__}
     for package in PACKAGES:
         try:
@@ -119,17 +119,17 @@ def pretty(row: str) -> str:
 
 
 def seeds(count: int) -> str:
-    """How many there were."""
+    """The number of seeds, in words."""
     return f"{count} seeds" if count > 1 else "one seed"
 
 
 def mean_of(count: int) -> str:
-    """What the numbers of `spread` are."""
+    """What `spread` shows, in words, for a caption."""
     return f"mean ± standard deviation of {count} seeds" if count > 1 else "one seed"
 
 
 def spread(fractions: Sequence[float | None]) -> str:
-    """Mean ± standard deviation of fractions, in percent; None is that of a run that diverged."""
+    """Mean ± standard deviation of fractions, in percent; None stands for a run that diverged."""
     values = 100 * np.array([fraction for fraction in fractions if fraction is not None], float)
     if not len(values):
         return DIVERGED
@@ -138,7 +138,7 @@ def spread(fractions: Sequence[float | None]) -> str:
 
 
 def some_diverged(diverged: int, runs: int) -> str:
-    """What stands behind a number that not all runs have."""
+    """The note behind a number to which some runs that diverged do not contribute."""
     return f" ({diverged} of {runs} {DIVERGED})" if diverged else ""
 
 

@@ -152,7 +152,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def settings_for(path: Path, settings: Settings, part: str, methods: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """Those for a part by row, or else those for all classes; a row such as ``magnet(alpha=1)`` may take Magnet's."""
+    """The settings of each row for a part, or else for all classes; ``magnet(alpha=1)`` may take ``magnet``'s."""
     found = settings.get(part) or settings.get(CLASSES, {})
     found = {row: found.get(row) or found.get(row.partition("(")[0], []) for row in methods}
     missing = [method for method in methods if not found.get(method)]

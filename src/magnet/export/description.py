@@ -28,7 +28,7 @@ class NetworkPart:
 
 @dataclass(frozen=True)
 class ViewsPart:
-    """How images are looked at; nothing of it concerns vectors."""
+    """How views of images are made; vectors have none."""
 
     size: Side  # of a view
     rescale: Annotated[float, Bounds(0, 100)]

@@ -20,7 +20,7 @@ DOWNLOAD = ("revision", "cache_dir", "force_download", "local_files_only", "toke
 
 
 class HubModel(ModelHubMixin):
-    """A model with the manners of the Hub: ``save_pretrained``, ``from_pretrained`` and ``push_to_hub``.
+    """A model with the methods that the Hub expects: ``save_pretrained``, ``from_pretrained`` and ``push_to_hub``.
 
     Args:
         run: an opened run, or a model.

@@ -68,7 +68,7 @@ class MagnetCallback(Callback):
         return self.neighbourhoods.index
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Take the place of this process among all."""
+        """Learn the rank of this process."""
         self.neighbourhoods.join(trainer.global_rank, trainer.world_size)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -62,7 +62,7 @@ class Neighbourhoods:
         return self.refreshed_at < 0 or self.steps - self.refreshed_at >= every
 
     def join(self, rank: int, world_size: int) -> None:
-        """Be one of several processes."""
+        """Take part as one of several processes."""
         self.sampler.rank, self.sampler.world_size = rank, world_size
 
     def share(self) -> range:

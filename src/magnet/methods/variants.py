@@ -48,12 +48,12 @@ class CachedRepresentations(Magnet):
         self._examples = torch.zeros(0, dtype=torch.long)  # (B,) of the batch at hand
 
     def clusters(self, indices: Tensor) -> Tensor:
-        """Magnet's, keeping which examples the batch is of."""
+        """The clusters of Magnet; notes which examples are in the batch."""
         self._examples = indices
         return super().clusters(indices)
 
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
-        """Magnet's, keeping the representations of the batch."""
+        """The loss of Magnet; notes the representations of the batch."""
 
         def watched(inputs: Tensor) -> Tensor:
             found = network(inputs)

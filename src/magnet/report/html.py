@@ -65,7 +65,7 @@ def embedded_json(data: Any) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A fraction for people."""
+    """A fraction as a percentage."""
     return "–" if share is None else f"{100 * share:.1f} %"
 
 

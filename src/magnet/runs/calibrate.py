@@ -103,7 +103,7 @@ def choose_votes(run: "Run", representations: Tensor, labels: Tensor | None = No
 
 
 def refitted(run: "Run", labels: Tensor) -> dict[str, SoftNeighbours]:
-    """kNC and soft kNN for other labels (N,) of all examples than those that the run was trained on."""
+    """kNC and soft kNN fitted to other labels (N,) of all examples than the labels of the training."""
     config, own, references = run.config, labels[run.train], run.references
     if config.votes == "paper":
         index = ClusterIndex.fit(references, own, config.clusters_per_class, seed=config.seed)

@@ -79,7 +79,7 @@ def share_classes(labels: Tensor, world_size: int) -> Tensor:
 
 
 def own_places(labels: Tensor, rank: int, world_size: int) -> Tensor | None:
-    """Where the examples of a rank stand among all N (n,); None if it is alone and has all: a table less of N."""
+    """Places (n,) of the examples of a rank among all N; None for a single rank, which has them all."""
     return None if world_size == 1 else (share_classes(labels, world_size) == rank).nonzero().squeeze(1)
 
 

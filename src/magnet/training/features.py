@@ -146,7 +146,7 @@ class _Cache:
         return found
 
     def add(self, features: dict[bytes, Tensor]) -> None:
-        """Write some more."""
+        """Write the features of more images."""
         if not features:
             return
         digests = torch.from_numpy(np.frombuffer(b"".join(features), np.uint8).reshape(len(features), -1).copy())

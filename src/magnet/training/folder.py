@@ -157,7 +157,7 @@ def merge_again(folder: Path, data: Dataset) -> Dataset:
 
 
 def restore_parts(folder: Path, data: Dataset) -> Dataset:
-    """Give every example the part that it had; those that came later are in none."""
+    """Give every example the part that it had when the run began; examples added since are in no part."""
     found = _read_parts(folder)
     if found is None:
         return data

@@ -71,7 +71,7 @@ BY_METHOD: dict[str, Space] = {
 
 
 class Chance(Protocol):
-    """What a trial of Optuna offers."""
+    """The part of an Optuna trial that is used here."""
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
         """A number of a range."""
@@ -187,7 +187,7 @@ class Study:
         self._study.tell(trial, error)
 
     def fail(self, trial: "Trial", reason: str) -> None:
-        """Note that a trial came to nothing."""
+        """Mark a trial as failed."""
         trial.set_user_attr("failure", reason)
         self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
 

@@ -101,7 +101,7 @@ def train(
 
 @contextmanager
 def _saying(console: Console | None, silent: bool) -> Iterator[Callable[[str], None]]:
-    """Give a function that shows what is being chosen, until it has been."""
+    """Yield a function that shows a line of progress while settings are being chosen."""
     if silent:
         yield lambda line: None
         return

@@ -214,7 +214,7 @@ def make_workbench(
     fresh: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> Workbench:
-    """The parts of a run; a ``fresh`` one starts from the configured weights, another will be loaded into.
+    """The parts of a run. ``fresh``: with the configured weights; otherwise a checkpoint is going to be loaded.
 
     The configuration in it has all that was chosen from the data. ``say`` is told what is being chosen.
     """

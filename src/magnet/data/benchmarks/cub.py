@@ -64,7 +64,7 @@ def list_cub(folder: Path) -> Listing:
 
 
 def _attributes(base: Path, ids: np.ndarray, labels: np.ndarray) -> Attributes | None:
-    """Those of each image where they are there, else those of the classes, else none."""
+    """The attributes of each image where the files have them, else those of its class, else None."""
     # The official archive puts the names beside CUB_200_2011, not into it.
     places = (base / "attributes" / "attributes.txt", base / "attributes.txt", base.parent / "attributes.txt")
     listed = next((place for place in places if place.is_file()), None)

@@ -36,7 +36,7 @@ def choose(labels: np.ndarray, split: np.ndarray, count: int, seed: int) -> np.n
 
 @dataclass(frozen=True)
 class Predictions:
-    """Of n examples under one run."""
+    """What one run says of n examples."""
 
     representations: Tensor  # (n, d), of the plain view
     place: Tensor  # (n,) ids into the training part; -1: not a training example

@@ -56,7 +56,7 @@ class Canvas:
 
 
 def colour(number: int) -> str:
-    """That of a run, by its place."""
+    """The colour of a run, by its place."""
     return COLOURS[number % len(COLOURS)].lower()
 
 
@@ -164,7 +164,7 @@ def draw_errors(runs: Sequence[ReportedRun]) -> Figure | None:
 
 
 def standard_error(share: float, count: int) -> float:
-    """Of a share among so many examples."""
+    """The standard error of a share among ``count`` examples."""
     return sqrt(share * (1 - share) / count)
 
 

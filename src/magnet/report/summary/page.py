@@ -130,7 +130,7 @@ def breakable(name: str) -> Markup:
 
 
 def minutes_and_seconds(seconds: float) -> str:
-    """A time that may be short or long."""
+    """Seconds as text: "4.2 s", "3 min 05 s", "2 h 10 min"."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
