@@ -151,6 +151,31 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         yield file
 
 
+@contextmanager
+def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Whatever a reader raises of a file that is not what it should be becomes a `UserError` that names the file.
+
+    Decoders of other packages raise all kinds of errors where a file is damaged or made to mislead them.
+    """
+    try:
+        yield
+    except (UserError, BrokenPipeError):
+        raise
+    except MemoryError as error:
+        raise UserError(f"{path}: does not fit into memory.") from error
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"{path}: cannot be read as {what} ({reason}).") from error
+
+
+def memory() -> int:
+    """Bytes of memory that this machine has; a terabyte where it does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 2**40
+
+
 def read_text(path: str | os.PathLike[str], most: int = MOST_TEXT) -> str:
     """A text file of at most so many bytes, in UTF-8."""
     with opened(path) as file:
@@ -186,8 +211,8 @@ def read_json(path: str | os.PathLike[str], kind: Any = Any) -> Any:
 def write_record(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     """Write plain values as JSON with their digest, whole or not at all."""
     with replacing(path) as draft:
-        text = json.dumps({**values, DIGEST: record_digest(values)}, indent=1, ensure_ascii=False)
-        draft.write_text(text, encoding="utf-8", errors="surrogatepass")
+        text = json.dumps({**values, DIGEST: record_digest(values)}, indent=1)
+        draft.write_text(text, encoding="utf-8")
 
 
 def read_record(path: str | os.PathLike[str], kind: Any) -> Any:

@@ -21,7 +21,7 @@ from magnet.errors import UserError
 class Bounds:
     """The numbers from ``least`` to ``most``; ``above`` leaves the least one out, ``below`` the greatest.
 
-    ``why`` says what is wrong beyond it.
+    ``also`` is one more that is allowed; ``why`` says what the number is, or what is wrong beyond the bounds.
 
     >>> Bounds(0, 1, below=True).describe()
     'at least 0 and below 1'
@@ -32,16 +32,20 @@ class Bounds:
     why: str = ""
     above: bool = False
     below: bool = False
+    also: float = math.nan
 
     def __contains__(self, value: float) -> bool:
+        if value == self.also:
+            return True
         low = value > self.least if self.above else value >= self.least
         return bool(low and (value < self.most if self.below else value <= self.most))
 
     def describe(self) -> str:
         """The range in words."""
-        words = [f"{'above' if self.above else 'at least'} {self.least:g}"] * (self.least > -math.inf)
+        words = ["positive" if self.above and not self.least else f"at least {self.least:g}"] * (self.least > -math.inf)
         words += [f"{'below' if self.below else 'at most'} {self.most:g}"] * (self.most < math.inf)
-        return " and ".join(words) + (f" ({self.why})" if self.why else "")
+        more = f", or {self.also:g}" if self.also == self.also else ""
+        return " and ".join(words) + more + (f" ({self.why})" if self.why else "")
 
 
 COUNT = Bounds(0, 2**53)  # whole numbers that JSON keeps exactly

@@ -80,7 +80,7 @@ def test_bad_vectors(digits_run, tmp_path, complaint, name, content, words):
 
 def test_bad_vector_files(digits_run, tmp_path, complaint):
     (tmp_path / "x.csv").write_text("1,2,3\n4,5\n")
-    assert "x.csv cannot be read" in complaint("classify", digits_run, tmp_path / "x.csv")
+    assert "x.csv: cannot be read" in complaint("classify", digits_run, tmp_path / "x.csv")
     (tmp_path / "x.npz").write_text("not a zip")
     assert "x.npz" in complaint("classify", digits_run, tmp_path / "x.npz")
     (tmp_path / "x.jpg").write_text("")

@@ -4,11 +4,14 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from magnet.commands import train as command
 from magnet.errors import UserError
 from magnet.training.config import TrainConfig, read_config
+from magnet.training.ranges import RANGES
+from magnet.training.workbench import make_learner
 from training.short_runs import flags, run, settings
 
 
@@ -78,6 +81,20 @@ def test_a_setting_that_does_nothing_for_the_method_is_refused():
         command.main(["--data", "digits", "--method", "softmax", "--impostor-fraction", "0.5"])
 
 
+def test_every_number_has_a_range():
+    numbers = {field.name for field in dataclasses.fields(TrainConfig) if field.type in (int, float)}
+    assert numbers == set(RANGES)
+
+
+def test_what_cannot_fit_into_memory_is_said_before_it_is_tried(vectors):
+    with pytest.raises(UserError, match=r"a batch takes .* GB, and this machine has .*: lower --clusters-per-batch"):
+        TrainConfig(data="digits", clusters_per_batch=10**6, examples_per_cluster=10**3).check()
+    with pytest.raises(UserError, match=r"the network takes .* GB"):
+        make_learner(
+            TrainConfig(data="x", backbone="mlp", hidden=10**6, dim=10**6), "vectors", (9,), torch.arange(2), 2
+        )
+
+
 def test_an_unknown_name_in_a_file_is_refused(tmp_path):
     (tmp_path / "config.yaml").write_text("data: digits\nlearning_rat: 1\n")
     with pytest.raises(UserError, match="learning_rat"):
@@ -92,9 +109,9 @@ def test_an_unknown_name_in_a_file_is_refused(tmp_path):
         ({"clusters_per_batch": 1}, "--clusters-per-batch must be at least 2"),
         ({"learning_rate": 0.0}, "--learning-rate must be positive"),
         ({"learning_rate": float("nan")}, "--learning-rate must be positive"),
-        ({"validation": 1.0}, "--validation must be below 1"),
-        ({"impostor_fraction": 1.5}, "--impostor-fraction must be at most 1"),
-        ({"workers": 5}, "--workers must be below 5"),
+        ({"validation": 1.0}, "--validation must be at least 0 and below 1"),
+        ({"impostor_fraction": 1.5}, "--impostor-fraction must be positive and at most 1"),
+        ({"workers": 5}, "--workers must be at least -1 and at most 4"),
     ],
 )
 def test_settings_that_make_no_sense_are_named(change, message):

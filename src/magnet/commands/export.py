@@ -67,11 +67,9 @@ def main(arguments: Sequence[str]) -> None:
     check_model(options.run)
     (check_file if onnx else check_bundle)(options.to, force=options.force)
 
-    from magnet.training.folder import merging_note
-
-    say_notes([merging_note(options.run)])
     with progress("embedding") as report:
         source = open_source(options.run, report)
+        say_notes(source.notes)
         result = write_onnx(source, options) if onnx else write_bundle(source, options, said)
     if options.json:
         print(json.dumps(result, indent=1))

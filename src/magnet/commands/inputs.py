@@ -10,14 +10,14 @@ import numpy as np
 from rich.console import Console
 
 from magnet.commands.terminal import check_inputs, progress, say_notes
-from magnet.data.arrays import read_npz
+from magnet.data.arrays import read_npy, read_npz
 from magnet.data.arrow import read_table
 from magnet.data.images import decode
 from magnet.data.listings import is_image
 from magnet.data.tables import read_vectors
 from magnet.errors import UserError
 from magnet.export import Model, load
-from magnet.training.folder import merging_note
+from magnet.files import opened, reading
 
 VECTORS = ".npy, .npz with X, .csv or .parquet"
 
@@ -42,9 +42,9 @@ def ask(
 
     With ``dims`` the model is shortened to so many dimensions.
     """
-    say_notes([merging_note(folder)])
     with progress("embedding") as report:
         model = load(folder, report=report)
+        say_notes(model.notes)
         model = model.shortened(dims) if dims else model
         answers = question(model, read_queries(model.description.kind, model.description.network.shape, inputs))
     if as_json:
@@ -73,9 +73,15 @@ def read_queries(kind: str, shape: Sequence[int], paths: Sequence[Path]) -> Quer
 
 
 def _photos(folder: Path) -> list[Path]:
-    found = sorted(
-        Path(place) / name for place, _, names in os.walk(folder, followlinks=True) for name in names if is_image(name)
-    )
+    found, seen = [], set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:  # a link that leads back
+            folders.clear()
+            continue
+        seen.add(real)
+        found += [Path(place) / name for name in names if is_image(name)]
+    found.sort()
     if not found:
         raise UserError(f"{folder} holds no images, and no folder in it does")
     return found
@@ -102,28 +108,24 @@ def _vectors(width: int, paths: Sequence[Path]) -> Queries:
 def _read(path: Path) -> tuple[np.ndarray, list[str]]:
     """The rows of a file (n, d), and their names where it has some."""
     kind = path.suffix.lower()
-    try:
+    with reading(path, "vectors"):
         if kind == ".npz":
             found = read_npz(path, ("X", "name"), required=("X",))
             names = [str(name) for name in found.get("name", [])]
             return found["X"], names if len(names) == len(found["X"]) else []
         if kind == ".npy":
-            return np.atleast_2d(np.load(path, allow_pickle=False)), []
+            return np.atleast_2d(read_npy(path)), []
         if kind == ".csv":
             return _read_csv(path)
         if kind == ".parquet":
             return read_table(path)
-    except (OSError, ValueError, EOFError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path} cannot be read as vectors ({' '.join(str(error).split())})") from error
     raise UserError(f"{path}: the run was trained on vectors; expected {VECTORS}")
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, list[str]]:
     """Numbers alone, or a table with the names of its columns, of which labels are left aside."""
-    with path.open(encoding="utf-8-sig") as lines:
-        first = lines.readline()
+    with opened(path) as file:
+        first = file.readline(2**24).decode("utf-8-sig")
     try:
         [float(word) for word in first.split(",")]
     except ValueError:

@@ -50,8 +50,8 @@ class TrainOptions(TrainConfig):
 # The options as `--help` shows them; what is not named here is about the training.
 GROUPS = {
     "data": (
-        "data", "label", "judge", "validation", "bad_images", "hash_images", "image_size", "rescale", "flip",
-        "test_draws",
+        "data", "label", "judge", "validation", "bad_images", "max_pixels", "hash_images", "image_size", "rescale",
+        "flip", "test_draws",
     ),
     "method": (
         "method", "preset", "config", "alpha", "scaling", "own_mean", "losses", "clusters_per_class",

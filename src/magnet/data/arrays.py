@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, overload
+from typing import IO, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.lib import format as npy
@@ -14,6 +16,7 @@ from magnet.data.attributes import Attributes, from_classes, from_table
 from magnet.data.columns import LABELS, VECTORS, find_label, read_labels, read_split, read_test
 from magnet.data.listings import Listing
 from magnet.errors import UserError
+from magnet.files import memory, opened, reading
 
 KEYS = (
     "X", "y", "test", "split", "name", "classes", "attributes", "class_attributes", "attribute_names", "feature_names",
@@ -23,6 +26,7 @@ SPARSE = (
     "vectors must be dense: X.toarray() if it fits into memory, or "
     "sklearn.decomposition.TruncatedSVD(256).fit_transform(X), which keeps what varies most"
 )
+LEVELS = 64  # steps of float32 that the values of a column take at least, or they are lost in it
 MAP_FROM_BYTES = 2**20
 LOCAL_HEADER_BYTES = 30
 
@@ -78,7 +82,7 @@ def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
     for key in ("y", "test", "split", "name", "judge"):
         if key in arrays and arrays[key].shape != (len(X),):
             raise UserError(f"{name}: {key} has shape {arrays[key].shape}, but X has {len(X)} rows.")
-    _check_finite(X, name)
+    _check_numbers(X, name)
     labels, classes = read_labels(arrays["y"], name, _words(arrays.get("classes")))
     judge = read_labels(arrays["judge"], name, _words(arrays.get("judge_classes"))) if "judge" in arrays else None
     return Listing(
@@ -134,11 +138,8 @@ def npz_keys(path: Path, label: str = "", judge: str = "") -> dict[str, str]:
 
 def npz_names(path: Path) -> list[str]:
     """The names of the arrays in an .npz file."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return sorted(name.removesuffix(".npy") for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError) as error:
-        raise UserError(f"{path}: cannot be read as an .npz file ({error}).") from error
+    with reading(path, "an .npz file"), opened(path) as file, zipfile.ZipFile(file) as archive:
+        return sorted(name.removesuffix(".npy") for name in archive.namelist())
 
 
 def list_npy(path: Path, label: str = "", judge: str = "") -> Listing:
@@ -175,11 +176,9 @@ def labels_beside(path: Path, label: str = "") -> Path:
 
 def read_npy(path: Path) -> np.ndarray:
     """The array in an .npy file, memory-mapped, without pickle."""
-    try:
-        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise UserError(f"{path}: cannot be read as an .npy file ({error}).") from error
-    return found
+    with reading(path, "an .npy file"), opened(path) as file:
+        header = _header(file, os.fstat(file.fileno()).st_size, str(path))
+        return _mapped(path, header, file.tell())
 
 
 def _read_label_file(path: Path) -> np.ndarray:
@@ -196,24 +195,41 @@ def read_npz(path: Path, keys: tuple[str, ...], required: tuple[str, ...]) -> di
 
     Large arrays that are stored uncompressed are memory-mapped.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            if not set(required) <= members.keys():
-                raise UserError(f"{path}: holds {sorted(members)}, expected at least {', '.join(required)}.")
-            return {key: _read(path, archive, members[key]) for key in keys if key in members}
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise UserError(f"{path}: cannot be read as an .npz file ({error}).") from error
+    with reading(path, "an .npz file"), opened(path) as file, zipfile.ZipFile(file) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if not set(required) <= members.keys():
+            raise UserError(f"{path}: holds {sorted(members)[:20]}, expected at least {', '.join(required)}.")
+        return {key: _read(path, file, archive, members[key]) for key in keys if key in members}
 
 
-def _check_finite(X: np.ndarray, name: str) -> None:
-    if X.dtype.kind != "f":
-        return
+def _check_numbers(X: np.ndarray, name: str) -> None:
+    """Raise where numbers are not finite, or say nothing once they are float32, as they are used."""
+    low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
     # In blocks, so that a file larger than memory is walked through and not loaded.
-    step = max(1, 2**24 // max(1, X.shape[1]))
-    bad = sum(int((~np.isfinite(X[i : i + step]).all(axis=1)).sum()) for i in range(0, len(X), step))
-    if bad:
-        raise UserError(f"{name}: {bad} of {len(X)} rows of X hold NaN or infinity; remove or repair them.")
+    step = max(1, 2**22 // max(1, X.shape[1]))
+    for start in range(0, len(X), step):
+        block = X[start : start + step]
+        low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        bad = sum(int((~np.isfinite(X[i : i + step]).all(axis=1)).sum()) for i in range(0, len(X), step))
+        if bad:
+            raise UserError(f"{name}: {bad} of {len(X)} rows of X hold NaN or infinity; remove or repair them.")
+    size = np.maximum(np.abs(low), np.abs(high))
+    if len(X) and float(size.max()) > float(np.finfo(np.float32).max):
+        raise UserError(
+            f"{name}: X holds {float(size.max()):.3g}, beyond the range of float32: divide it by a constant."
+        )
+    if len(X) < 2 or X.dtype in (np.float32, np.float16, np.bool_):
+        lost = np.zeros(0, np.intp)
+    else:
+        narrow = (high - low < LEVELS * np.finfo(np.float32).eps * size) | (size < np.finfo(np.float32).tiny)
+        lost = np.flatnonzero((narrow & (high > low)) | ((X.dtype.kind in "iu") & (size > 2**53)))
+    if len(lost):
+        c = int(lost[0])
+        raise UserError(
+            f"{name}: {len(lost)} of {X.shape[1]} columns of X, as number {c}, from {low[c]:.12g} to {high[c]:.12g}, "
+            "are lost in float32: subtract the mean of each column and divide by its deviation first."
+        )
 
 
 def _words(names: np.ndarray | None) -> list[str] | None:
@@ -248,33 +264,70 @@ def _attributes(arrays: Mapping[str, np.ndarray], labels: np.ndarray, classes: i
     return None
 
 
-def _read(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    try:
-        if member.compress_type == zipfile.ZIP_STORED and member.file_size >= MAP_FROM_BYTES:
-            mapped = _map(path, member)
-            if mapped is not None:
-                return mapped
-        with archive.open(member) as stream:
-            return npy.read_array(stream, allow_pickle=False)
-    except ValueError as error:
+class _Header(NamedTuple):
+    """What an array says of itself before its numbers."""
+
+    shape: tuple[int, ...]
+    fortran: bool  # whether the first index runs fastest
+    dtype: np.dtype[Any]
+
+
+def _header(stream: IO[bytes], size: int, where: str) -> _Header:
+    """The header of an array, read from a stream of ``size`` bytes, which must hold all that it announces."""
+    version = npy.read_magic(stream)
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    if version not in readers:
+        raise UserError(f"{where}: is of version {version} of the format, which plain numbers and strings do not need.")
+    header = _Header(*readers[version](stream))
+    if header.dtype.hasobject:
         # Objects in an .npy are pickles, and reading a pickle runs code of whoever wrote the file.
-        raise UserError(f"{path}: {member.filename} cannot be read ({error}).") from error
+        raise UserError(f"{where} cannot be read (it holds Python objects): expected plain numbers or strings.")
+    needed = math.prod(header.shape) * header.dtype.itemsize
+    if min(header.shape, default=0) < 0 or needed > size:
+        raise UserError(
+            f"{where}: says that it is {header.dtype} of shape {header.shape}, {needed:,} bytes, but has {size:,}."
+        )
+    return header
 
 
-def _map(path: Path, member: zipfile.ZipInfo) -> np.ndarray | None:
-    """The member's array mapped in place, or None when its header is of a kind that must be read."""
-    with path.open("rb") as file:
+def _read(path: Path, file: IO[bytes], archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    where = f"{path}: {member.filename}"
+    stored = member.compress_type == zipfile.ZIP_STORED
+    if stored and member.file_size >= MAP_FROM_BYTES:
         file.seek(_data_offset(file, member))
-        version = npy.read_magic(file)
-        if version == (1, 0):
-            shape, fortran, dtype = npy.read_array_header_1_0(file)
-        elif version == (2, 0):
-            shape, fortran, dtype = npy.read_array_header_2_0(file)
-        else:
-            return None
-        if dtype.hasobject:
-            return None
-        return np.memmap(path, dtype, "r", offset=file.tell(), shape=shape, order="F" if fortran else "C")
+        begin, whole = file.tell(), os.fstat(file.fileno()).st_size
+        return _mapped(path, _header(file, min(member.file_size, whole - begin), where), file.tell())
+    if member.file_size > memory():
+        raise UserError(f"{where}: is {member.file_size / 1e9:,.0f} GB unpacked, which does not fit into memory.")
+    with archive.open(member) as stream:
+        header = _header(stream, member.file_size, where)
+        found = np.zeros(math.prod(header.shape), header.dtype)
+        room = memoryview(found.view(np.uint8)) if found.nbytes else memoryview(b"")  # type: ignore[arg-type]
+        done = 0
+        while done < len(room):
+            count = stream.readinto(room[done:])  # type: ignore[attr-defined]
+            if not count:
+                raise UserError(f"{where}: is cut short.")
+            done += count
+    return found.reshape(header.shape, order="F" if header.fortran else "C")
+
+
+def _mapped(path: Path, header: _Header, offset: int) -> np.ndarray:
+    if not math.prod(header.shape):
+        return np.empty(header.shape, header.dtype)
+    return np.memmap(path, header.dtype, "r", offset=offset, shape=header.shape, order="F" if header.fortran else "C")
+
+
+def check_mapped(array: np.ndarray) -> None:
+    """Refuse to look at an array whose file was cut while it was mapped: the system would end the process."""
+    if not isinstance(array, np.memmap) or array.filename is None:
+        return
+    try:
+        size = os.stat(array.filename).st_size
+    except FileNotFoundError:  # only its name is gone
+        return
+    if size < array.offset + array.nbytes:
+        raise UserError(f"{array.filename}: was cut to {size:,} bytes while it was in use: put it back and go on.")
 
 
 def _data_offset(file: IO[bytes], member: zipfile.ZipInfo) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from magnet.data.listings import PARTS, Labelling, number_labels
 from magnet.errors import UserError, did_you_mean
 
+LARGEST_LABEL = 2**53  # of numbered classes that are floats: above it, neighbours are the same number
 LABELS = ("label", "labels", "y", "target", "targets", "class", "category")  # which a table may call its labels
 VECTORS = ("X", "x", "data", "features", "embeddings", "embedding", "vector", "vectors")
 FILES = ("path", "file_name", "filename", "filepath")
@@ -95,8 +96,12 @@ def read_labels(values: Any, where: str, classes: Sequence[str] | None = None) -
         raise UserError(f"{where}: y has shape {found.shape}, expected one label an example.")
     if found.dtype.kind in "OU" or found.dtype.kind == "T":
         return _from_text(found, where, classes)
-    if found.dtype.kind == "f" and np.array_equal(found, np.round(found)):
-        found = found.astype(np.int64)
+    if found.dtype.kind == "f":
+        beyond = ~(np.abs(found) <= LARGEST_LABEL)
+        if beyond.any():
+            raise UserError(f"{where}: y holds {found[beyond][0]}, expected class ids: whole numbers below 2^53.")
+        if np.array_equal(found, np.round(found)):
+            found = found.astype(np.int64)
     if found.dtype.kind not in "biu":
         raise UserError(f"{where}: y is {found.dtype}, expected class ids (integers) or class names (strings).")
     if classes is None:

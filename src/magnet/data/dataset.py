@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from magnet.data.arrays import KEYS, Numbered, list_arrays
+from magnet.data.arrays import KEYS, Numbered, check_mapped, list_arrays
 from magnet.data.attributes import Attributes
-from magnet.data.images import ImageCache, decode, find_unreadable, room
+from magnet.data.images import MOST_PIXELS, ImageCache, decode, find_unreadable, room
 from magnet.data.listings import PARTS, TEST, Content, EncodedImage, Listing, compact_classes, complete_split
 from magnet.data.photographs import FEW, short_side
 from magnet.data.sources import find_source
@@ -52,6 +52,8 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         judged: whether the data brings these, and they are no labels before merging.
         notes: what was left out when opened, in words.
     """
+
+    max_pixels = MOST_PIXELS  # of an image
 
     def __init__(
         self,
@@ -116,6 +118,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         """The vectors as they are stored, (N, d) in their own dtype; memory-mapped where the file allows it."""
         if self.kind != "vectors" or not isinstance(self._content, np.ndarray):
             raise UserError(f"{self.spec} holds images; vectors are there only for vector data.")
+        check_mapped(self._content)
         return self._content
 
     def image_file(self, index: int) -> Path | None:
@@ -235,7 +238,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         index = range(len(self))[index]
         cached = self.cache.get(index)
         if cached is None:
-            cached = decode(self._content[index], room(self.image_size))
+            cached = decode(self._content[index], room(self.image_size), self.max_pixels)
             self.cache.put(index, cached)
         return cached
 
@@ -275,6 +278,7 @@ def open_data(
     on_bad_image: Literal["error", "skip"] = "error",
     cache_bytes: int = GIBIBYTE,
     hash_images: bool = False,
+    max_pixels: int = MOST_PIXELS,
 ) -> Dataset:
     """Open labelled data.
 
@@ -294,6 +298,7 @@ def open_data(
         cache_bytes: how much memory decoded images may take in each process.
         hash_images: image files are known by a hash of their bytes, which reads them all once, instead of by their
             sizes and modification times; see ``Dataset.digest``.
+        max_pixels: larger images count as unreadable.
 
     >>> open_data("digits", validation=0.1)
     Dataset('digits': 1797 vectors, 10 classes; 1131 train, 126 validation, 540 test)
@@ -302,12 +307,14 @@ def open_data(
         raise UserError(f"on_bad_image is {on_bad_image!r}, expected 'error' or 'skip'.")
     listing = find_source(spec, label=label, judge=judge)()
     if on_bad_image == "skip" and not isinstance(listing.content, np.ndarray):
-        bad = find_unreadable(listing.content)
+        bad = find_unreadable(listing.content, max_pixels)
         listing.skipped = [(str(listing.content[i]), reason) for i, reason in bad.items()]
         listing = listing.keep(np.setdiff1d(np.arange(len(listing.names)), list(bad)))
-    return Dataset(
+    data = Dataset(
         listing, spec=spec, seed=seed, validation=validation, cache_bytes=cache_bytes, hash_images=hash_images
     )
+    data.max_pixels = max_pixels
+    return data
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ from torch import Tensor
 
 from magnet.data.listings import EncodedImage
 from magnet.errors import UserError
+from magnet.files import check_regular
 
 ORIENTATION = 0x0112
+MOST_PIXELS = 80_000_000  # of an image, unless more are allowed: 240 MB once decoded
 
 
 def room(size: int) -> int:
@@ -28,24 +30,36 @@ def room(size: int) -> int:
     return -(-13 * size // 10)
 
 
-def decode(source: Path | EncodedImage | Image.Image | np.ndarray, side: int) -> Tensor:
+def decode(source: Path | EncodedImage | Image.Image | np.ndarray, side: int, most: int = MOST_PIXELS) -> Tensor:
     """An image as uint8 (3, side, side): of a file, also inside of something else, or of pixels uint8 (H, W[, 3]).
 
-    Upright by its EXIF orientation, RGB, its short side resized to ``side``, the centre of the long side kept.
+    Upright by its EXIF orientation, RGB, its short side resized to ``side``, the centre of the long side kept. An image
+    of more than ``most`` pixels is refused before it is decoded.
     """
     if isinstance(source, np.ndarray):
         return _square(Image.fromarray(source).convert("RGB"), side)
     if isinstance(source, Image.Image):
         return _square(to_rgb(_upright(source)), side)
     try:
+        if isinstance(source, Path):
+            check_regular(source)
         with Image.open(source if isinstance(source, Path) else io.BytesIO(source.read())) as image:
+            check_pixels(image, most)
             # A JPEG decodes at 1/2, 1/4, 1/8 for less work; twice the side leaves the resize enough to average.
             image.draft(None, (2 * side, 2 * side))
             return _square(to_rgb(_upright(image)), side)
+    except UserError as error:
+        raise UserError(f"{source}: cannot be read as an image ({error}).") from error
     except FileNotFoundError:
         raise UserError(f"{source}: the image is no longer there.") from None
     except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
         raise UserError(f"{source}: cannot be read as an image ({_reason(error)}).") from error
+
+
+def check_pixels(image: Image.Image, most: int) -> None:
+    """Refuse an image that is opened, and not yet decoded, if it has too many pixels."""
+    if image.width * image.height > most:
+        raise UserError(f"{image.width} x {image.height} pixels, more than the {most:,} of --max-pixels")
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -63,12 +77,12 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def find_unreadable(files: Sequence[Path | EncodedImage]) -> dict[int, str]:
+def find_unreadable(files: Sequence[Path | EncodedImage], most: int = MOST_PIXELS) -> dict[int, str]:
     """Decode every file once (small, in threads) and tell which fail: index -> reason."""
 
     def reason(file: Path | EncodedImage) -> str | None:
         try:
-            decode(file, 16)
+            decode(file, 16, most)
         except UserError as error:
             return str(error).removeprefix(f"{file}: ")
         return None

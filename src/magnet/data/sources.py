@@ -19,6 +19,7 @@ from magnet.data.listings import Listing, list_folder
 from magnet.data.metadata import check_metadata, find_metadata, list_metadata, metadata_columns
 from magnet.data.tables import csv_columns, list_csv
 from magnet.errors import UserError, did_you_mean
+from magnet.files import reading
 
 EXPECTED = (
     "a folder of class folders, a .csv or .parquet with a column of labels, an .npz with X and y, an .npy with labels "
@@ -44,8 +45,9 @@ def find_source(spec: str, *, label: str = "", judge: str = "") -> Callable[[], 
         label: the column, or the level, of the labels; "": the usual one.
         judge: that of other labels to judge by; "": none.
     """
-    source = _find(spec)
-    names = source.columns() if source.columns else []
+    with reading(spec, "data"):
+        source = _find(spec)
+        names = source.columns() if source.columns else []
     levels = [name if name in LEVELS and name not in names else "" for name in (label, judge)]
     columns = ["" if level else name for level, name in zip(levels, (label, judge), strict=True)]
     if source.columns is None:
@@ -54,17 +56,23 @@ def find_source(spec: str, *, label: str = "", judge: str = "") -> Callable[[], 
             raise UserError(f"{spec} has no columns: labels are {' or '.join(LEVELS)}; found {found!r}.")
         read = source.read
     else:
-        source.check(*columns)
+        with reading(spec, "data"):
+            source.check(*columns)
         read = partial(source.read, *columns)
-    if not any(levels):
-        return read
-    return lambda: take_levels(read(), label=levels[0], judge=levels[1])
+
+    def listing() -> Listing:
+        with reading(spec, "data"):
+            found = read()
+            return take_levels(found, label=levels[0], judge=levels[1]) if any(levels) else found
+
+    return listing
 
 
 def kind_of(spec: str) -> str:
     """ "vectors" or "images", of what --data names: by its columns, or by what it is called where it is not there."""
     try:
-        return _find(spec).kind()
+        with reading(spec, "data"):
+            return _find(spec).kind()
     except UserError:
         return "vectors" if spec.lower().endswith((".npz", ".npy")) else "images"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,9 @@ from magnet.data.arrays import list_arrays
 from magnet.data.columns import Roles, assign, read_labels, read_split
 from magnet.data.listings import Listing, list_files
 from magnet.errors import UserError
+from magnet.files import opened, reading
 
+LONGEST_LINE = 2**24  # characters
 MISSING = ("", "na", "null", "none")  # which a number may be in a CSV: NaN
 
 
@@ -135,18 +139,27 @@ def list_images(rows: Mapping[str, list[str]], roles: Roles, path: Path) -> List
 @contextmanager
 def _rows(path: Path) -> Iterator[Any]:
     """The rows of a CSV file, a reader of the csv module."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            yield csv.reader(stream, skipinitialspace=True)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as a UTF-8 CSV file ({error}).") from error
+    with (
+        reading(path, "a UTF-8 CSV file"),
+        opened(path) as file,
+        io.TextIOWrapper(file, newline="", encoding="utf-8-sig") as stream,
+    ):
+        yield csv.reader(_lines(stream, path), skipinitialspace=True)
+
+
+def _lines(stream: io.TextIOWrapper, path: Path) -> Iterator[str]:
+    """The lines of a file, none of which may be so long that it fills the memory."""
+    while line := stream.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE:
+            raise UserError(f"{path}: has a line of {LONGEST_LINE:,} characters or more, which is no row of a table.")
+        yield line
 
 
 def _header(rows: Any, path: Path) -> list[str]:
     columns = [name.strip() for name in next(rows, [])]
     if any(columns) and all(_is_number(name) for name in columns):
         raise UserError(f"{path}: the first line holds numbers; expected the names of the columns there.")
-    twice = sorted({name for name in columns if columns.count(name) > 1})
+    twice = sorted(name for name, count in Counter(columns).items() if count > 1)
     if twice:
         raise UserError(f"{path}: two columns are called {twice[0]!r}; names of columns must differ.")
     return columns

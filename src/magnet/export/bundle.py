@@ -95,7 +95,7 @@ def model_of(run: Run | Model) -> Model:
         ),
     )
     shifts = run.embeddings.voting - run.index.centres
-    return Model(description, network, run.index, run.references, run.embeddings.names, shifts)
+    return Model(description, network, run.index, run.references, run.embeddings.names, shifts, notes=run.notes)
 
 
 def measured(run: Run | Model, *, plain: bool) -> dict[str, Any] | None:

@@ -57,6 +57,7 @@ class Model:
         names: of the references.
         shifts: (J, d) by which the centres that vote differ from the means of their members.
         directions: (d, D) of a shortened model: its dimensions, as rows in the D-dimensional space of the network.
+        notes: lines on what must be known of the run that it comes from, such as a damaged checkpoint.
     """
 
     def __init__(
@@ -68,11 +69,12 @@ class Model:
         names: Sequence[str] = (),
         shifts: Tensor | None = None,
         directions: Tensor | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.description, self.network, self.index = description, network.eval(), index
         self.directions = directions
         self.shifts = torch.zeros_like(index.centres) if shifts is None else shifts
-        self.references, self.names = references, list(names)
+        self.references, self.names, self.notes = references, list(names), list(notes)
         views = description.views
         self.views = Views(network, views.size, rescale=views.rescale, flip=views.flip, draws=views.draws)
 

@@ -125,6 +125,7 @@ def open_like(run: Run, spec: str, label: str = "") -> Dataset:
         validation=validation,
         on_bad_image=run.config.bad_images,
         hash_images=run.config.hash_images,
+        max_pixels=run.config.max_pixels,
     )
     data = merge_again(run.folder, data)
     if own:

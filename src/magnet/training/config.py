@@ -13,13 +13,14 @@ import yaml
 from magnet.backbones.pretrained import EXTRA, PHOTOGRAPHS, PRETRAINED, weights_for_photographs
 from magnet.data.photographs import are_photographs
 from magnet.data.sources import kind_of
-from magnet.errors import UserError, check_at_least, did_you_mean
+from magnet.errors import UserError, did_you_mean
 from magnet.files import read_text, replacing
 from magnet.schema import checked
+from magnet.training.ranges import RANGES, check_memory, check_range
 
 CONFIG = "config.yaml"  # in a run folder
 # Settings that change neither weights nor representations.
-NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "logger")
+NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "logger", "max_pixels")
 MOST_YAML = 2**20  # bytes of a configuration
 # Of what training and embedding compute, and part of the key of everything that is cached. A change of the code that
 # gives other numbers for the same settings and data raises it by one: then whatever was cached before is made again.
@@ -165,6 +166,8 @@ class TrainConfig:
     """Augmented views whose representations are averaged at test time (1: the plain view alone)."""
     bad_images: Literal["error", "skip"] = "error"
     """What to do with files that cannot be read as images."""
+    max_pixels: int = 80_000_000
+    """Larger images count as files that cannot be read: decoding one would take more than 240 MB."""
     hash_images: bool = False
     """Notice changed images by a hash of their bytes, which reads all of them, not by size and modification time."""
 
@@ -227,23 +230,10 @@ class TrainConfig:
 
     def check(self) -> None:
         """Raise a UserError that names the first setting that makes no sense."""
-        at_least: dict[str, float] = {
-            "seed": 0, "epochs": -1, "steps": 0, "momentum": 0, "weight_decay": 0, "clip": 0, "clusters_per_class": 0,
-            "scaling": 0, "power": 0, "votes_scaling": 0, "votes_clusters": 0, "pull": 0, "knn_scaling": 0,
-            "knn_neighbours": 0,
-            "clusters_per_batch": 2, "examples_per_cluster": 0, "target_neighbours": 1, "neighbours": 1,
-            "refresh_every": 0, "dim": 0, "hidden": 0, "warm_start_epochs": 0, "image_size": 0, "rescale": 0,
-            "test_draws": 1, "validation": 0, "validate_every": 1, "patience": 0, "checkpoint_every": 1,
-            "keep_refreshes": 0, "workers": -1,
-        }  # fmt: skip
-        for name, least in at_least.items():
-            check_at_least(name, getattr(self, name), least)
-        for name in ("learning_rate", "annealing", "trunk_rate", "impostor_fraction"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"--{name.replace('_', '-')} must be positive; found {getattr(self, name)}")
-        for name, below in {"validation": 1.0, "momentum": 1.0, "dropout": 1.0, "shrinkage": 1.0, "workers": 5}.items():
-            if not getattr(self, name) < below:
-                raise UserError(f"--{name} must be below {below:g}; found {getattr(self, name)}")
+        for name in RANGES:
+            check_range(name, getattr(self, name))
+        batch = self.clusters_per_batch * max(self.examples_per_cluster, 1)
+        check_memory(3 * 4 * batch * max(self.image_size, 16) ** 2, "a batch", "--clusters-per-batch or --image-size")
         if self.start == "random":
             chosen = {"epochs": self.epochs < 0, "clusters_per_class": not self.clusters_per_class,
                       "examples_per_cluster": not self.examples_per_cluster, "scaling": not self.scaling}  # fmt: skip
@@ -252,8 +242,6 @@ class TrainConfig:
                     f"--{name.replace('_', '-')} {getattr(self, name)} is chosen by the whitened start: "
                     "give a number, or --start whitened"
                 )
-        if self.impostor_fraction > 1:
-            raise UserError(f"--impostor-fraction must be at most 1; found {self.impostor_fraction}")
         if self.freeze_batchnorm and not (self.weights or self.warm_start or self.backbone.endswith(PRETRAINED)):
             raise UserError(
                 "--freeze-batchnorm keeps statistics of pretrained weights: give --weights or --warm-start, or "

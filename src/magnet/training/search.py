@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FILE = "study.db"
 VALIDATION = 0.2  # of the training part, where the data has no validation part of its own
-FREE = ("out", "quiet", "workers", "device", "logger", "evaluate")  # settings that do not change a result
+FREE = ("out", "quiet", "workers", "device", "logger", "evaluate", "max_pixels")  # they do not change a result
 Sampler = Literal["random", "tpe"]
 LARGEST_BATCH = 48  # M D, "upper-bounded by 48 due to memory constraints"
 M_VALUES = (2, 4, 6, 8, 12, 16, 24)

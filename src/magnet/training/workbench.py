@@ -22,6 +22,7 @@ from magnet.start import Start
 from magnet.training.batches import decoding_workers
 from magnet.training.config import TrainConfig
 from magnet.training.features import device_of, trunk_features
+from magnet.training.ranges import COPIES, check_memory
 from magnet.training.start import Prepared, prepare
 from magnet.training.views import Views
 
@@ -44,6 +45,7 @@ class Learner(nn.Module):
 
 
 PLAIN = 1.15  # the enlargement of the plain view
+LARGEST_TRUNK = 2048  # features that an image network gives, about
 MANY = 100_000  # rows that the scale of vectors is estimated from
 
 
@@ -75,6 +77,7 @@ def open_for(config: TrainConfig) -> Dataset:
         validation=config.validation,
         on_bad_image=config.bad_images,
         hash_images=config.hash_images,
+        max_pixels=config.max_pixels,
     )
     return data.with_image_size(config.image_size) if data.kind == "images" and config.image_size else data
 
@@ -174,6 +177,9 @@ def make_learner(
         world_size: processes that train side by side.
         fresh: True: start from the configured weights; False: saved weights will be loaded.
     """
+    width = shape[0] if kind == "vectors" else LARGEST_TRUNK
+    weights = width * max(config.hidden, config.dim) + config.hidden * config.dim
+    check_memory(4 * COPIES * weights, "the network", "--dim or --hidden")
     network = build(
         config.backbone if fresh else config.backbone.removesuffix(PRETRAINED),
         example_shape=shape if kind == "vectors" else (3, config.image_size, config.image_size),
@@ -228,6 +234,10 @@ def make_workbench(
         )
     if len(labels.unique()) < world_size:
         raise UserError(f"{world_size} processes share the classes among them: there are {len(labels.unique())} only")
+    if data.kind == "vectors" and fresh:
+        some = data.batch(train[:: max(1, len(train) // MANY)])
+        if bool((some == some[0]).all()):
+            raise UserError(f"{config.data}: all {len(train)} training examples are the same: nothing can be learnt")
     prepared = prepare(config, data, say) if fresh else Prepared(config)
     config = prepared.config
     scaled = fresh and data.kind == "vectors" and prepared.start is None

@@ -1,0 +1,88 @@
+"""Nothing let in: files made to mislead are refused in words, or opened as what they are."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import magnet
+from faults.hostile import damaged_inputs, hostile_data
+from faults.outcomes import GOOD, SAID, command
+from faults.test_damage import bad
+from magnet.data import open_data
+from magnet.errors import StorageError, UserError, printable
+from magnet.files import inside, replacing
+
+SOURCES = sorted(Path(magnet.__file__).parent.rglob("*.py"))
+
+
+def test_hostile_data_and_settings_are_refused_in_words(tmp_path):
+    assert bad(hostile_data(tmp_path, train=False)) == []
+
+
+def test_damaged_inputs_are_refused_in_words(tmp_path):
+    assert bad(damaged_inputs(tmp_path, cases=120, seed=1)) == []
+
+
+@pytest.mark.parametrize("kind", ["pipe.png", "loop.png"])
+def test_what_is_no_file_is_refused_when_it_comes_as_an_image(kind, tmp_path, damaged_run):
+    import os
+
+    path = tmp_path / kind
+    os.mkfifo(path) if kind == "pipe.png" else path.symlink_to(path)
+    from magnet.data.images import decode
+
+    with pytest.raises((UserError, OSError)):
+        decode(path, 8)
+
+
+def test_a_mapped_file_that_is_cut_while_in_use_ends_with_a_message(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "x.npz", X=rng.normal(size=(3000, 100)), y=np.arange(3000) % 3)
+    data = open_data(str(tmp_path / "x.npz"))
+    with (tmp_path / "x.npz").open("r+b") as file:
+        file.truncate(2**20)
+    with pytest.raises(UserError, match="was cut to 1,048,576 bytes while it was in use"):
+        data.batch([2999])
+
+
+def test_control_characters_do_not_reach_the_terminal(tmp_path):
+    outcome = command("evaluate", f"{tmp_path}/a\x1b[2J")
+    assert outcome.kind == SAID
+    assert "\x1b" not in outcome.words
+    assert printable("ü\udcff") == "ü\\udcff"
+
+
+def test_no_write_follows_a_link(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_text("theirs")
+    (tmp_path / "run" / "file").symlink_to(tmp_path / "outside" / "file")
+    with replacing(tmp_path / "run" / "file") as draft:
+        draft.write_text("ours")
+    assert (tmp_path / "outside" / "file").read_text() == "theirs"
+    (tmp_path / "run" / "cache").symlink_to(tmp_path / "outside")
+    with pytest.raises(StorageError, match="leads out of"):
+        inside(tmp_path / "run", "cache")
+
+
+def test_nothing_unpickles_and_weights_alone_are_loaded():
+    for path in SOURCES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names = {alias.name.partition(".")[0] for alias in node.names}
+                # weights.py knows the name of the error that torch.load raises where a file is refused.
+                assert not names & {"pickle", "shelve", "marshal", "dill", "joblib"} or path.name == "weights.py", path
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("torch.load", "np.load", "numpy.load"):
+                keywords = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                safe = keywords.get("weights_only") == "True" or keywords.get("allow_pickle", "False") == "False"
+                assert safe, (path, ast.unparse(node))
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("eval", "exec", "pickle.load", "pickle.loads"):
+                pytest.fail(f"{path}: {ast.unparse(node)}")
+
+
+def test_outcomes_are_told_apart():
+    assert command("evaluate", "/nowhere").kind in GOOD
+    assert command("nonsense").kind == SAID
