@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from magnet import __version__
-from magnet.errors import UserError, did_you_mean, printable
+from magnet.errors import UserError, did_you_mean, visible
 
 COMMANDS = {
     "demo": "softmax, triplet and Magnet on digits, in under two minutes",
@@ -75,7 +75,7 @@ def _overview() -> str:
 
 
 def _complain(text: str, code: int = 2) -> int:
-    print(f"magnet: {printable(text)}", file=sys.stderr)
+    print(f"magnet: {visible(text)}", file=sys.stderr)
     return code
 
 

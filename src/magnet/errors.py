@@ -19,10 +19,10 @@ class StorageError(OSError):
     """A file cannot be written: the disk is full, read-only, or not ours. Says where, and what to do."""
 
 
-def printable(text: str) -> str:
+def visible(text: str) -> str:
     """Text from outside (names of classes and files) without what would act on a terminal or cannot be written.
 
-    >>> printable("a" + chr(27) + "[2J")
+    >>> visible("a" + chr(27) + "[2J")
     'a\\\\x1b[2J'
     """
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)

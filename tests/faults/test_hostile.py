@@ -11,7 +11,7 @@ from faults.hostile import damaged_inputs, hostile_data
 from faults.outcomes import GOOD, SAID, command
 from faults.test_damage import bad
 from magnet.data import open_data
-from magnet.errors import StorageError, UserError, printable
+from magnet.errors import StorageError, UserError, visible
 from magnet.files import inside, replacing
 
 SOURCES = sorted(Path(magnet.__file__).parent.rglob("*.py"))
@@ -51,7 +51,7 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path):
     outcome = command("evaluate", f"{tmp_path}/a\x1b[2J")
     assert outcome.kind == SAID
     assert "\x1b" not in outcome.words
-    assert printable("ü\udcff") == "ü\\udcff"
+    assert visible("ü\udcff") == "ü\\udcff"
 
 
 def test_no_write_follows_a_link(tmp_path):

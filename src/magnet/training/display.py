@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Column
 from torch import Tensor
 
-from magnet.errors import printable
+from magnet.errors import visible
 from magnet.index import ClusterIndex
 from magnet.training.checkpoint import Watched
 
@@ -70,7 +70,7 @@ class Display:
     def say(self, text: str) -> None:
         """A line that stays."""
         if not self.silent:
-            self.console.print(printable(text), highlight=False, soft_wrap=not self.console.is_terminal, markup=False)
+            self.console.print(visible(text), highlight=False, soft_wrap=not self.console.is_terminal, markup=False)
 
     def busy(self, what: str, done: int = 0, total: int = 0) -> None:
         """Say what is going on between steps."""
