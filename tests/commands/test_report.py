@@ -1,6 +1,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from PIL import Image
 
 from magnet.files import read_record, write_record
 from magnet.report.summary.findings import Findings, measure, read_runs
-from magnet.report.summary.page import comparable, error_table, notices, same_data
+from magnet.report.summary.page import comparable, error_table, notices, same_data, write_report
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
-from magnet.training.config import TrainConfig
+from magnet.training.config import TrainConfig, with_preset
 from magnet.training.train import train
 
 EVIL = "<script>alert(1)</script>"
@@ -76,7 +77,7 @@ def both(runs):
 
 def test_the_page_needs_nothing_else(both):
     assert "script" not in both.tags
-    assert set(both.links) <= {"data:,"} | {link for link in both.links if link.startswith("#")}
+    assert [link for link in both.links if not link.startswith(("#", "data:"))] == []
     assert "url(http" not in both.source
     assert "default-src 'none'" in both.source
 
@@ -102,12 +103,58 @@ def test_all_sections_and_their_figures_as_png(both, runs):
         assert words in both.text
     pictures = sorted(path.stem for path in (runs / "both").iterdir())
     assert pictures == sorted([*CURVES, "errors", "attributes", "attribute-lift", "time"])
-    assert both.tags.count("svg") == len(pictures)
+    assert both.tags.count("svg") == len(pictures) + 2  # and the confusion matrix of each run
     for name in pictures:
         with Image.open(runs / "both" / f"{name}.png") as picture:
             assert picture.format == "PNG"
             assert min(picture.size) > 100
     assert not list(runs.rglob("*.part"))
+
+
+def test_the_matrix_counts_what_is_taken_for_what_and_its_cells_lead_to_the_pairs(both, runs):
+    run = Run(runs / "magnet")
+    rows = run.data.indices("test")
+    predicted = run.rule("knc").predict(run.embed(rows, test=True))
+    labels = run.data.labels[rows]
+    wrong = {}
+    for a, b in zip(labels.tolist(), predicted.tolist(), strict=True):
+        wrong[a, b] = wrong.get((a, b), 0) + (a != b)
+    (a, b), most = max(wrong.items(), key=lambda pair: pair[1])
+    assert f"{run.classes[a]} taken for {run.classes[b]} {most} of {(labels == a).sum()}" in both.text
+    ids = set(re.findall(r'id="(run-0-[a-z0-9-]+)"', both.source))
+    for link in (link for link in both.links if link.startswith("#run-0-pair-")):
+        assert link[1:] in ids
+    assert f"#run-0-pair-{a}-{b}" in both.links
+
+
+def test_accuracy_stands_beside_error_and_a_difference_inside_the_standard_error_is_not_bold(runs):
+    known = read_runs([runs / "magnet", runs / "softmax"])
+    for one in known:
+        measure(one)
+
+    def first_cells(*errors):
+        for one, error in zip(known, errors, strict=True):
+            one.findings.evaluation["knc"]["error"] = error
+        return [cells[0] for _, cells in error_table(known, comparable=True).rows]
+
+    n = known[0].findings.evaluation["n"]
+    near = 0.2 + 0.9 * (0.2 * 0.8 / n) ** 0.5
+    assert [cell.best for cell in first_cells(0.2, near)] == [False, False]
+    cells = first_cells(0.2, 0.35)
+    assert [cell.best for cell in cells] == [True, False]
+    assert cells[0].beside == "accuracy 80.0 %"
+
+
+def test_the_settings_of_one_run_are_compared_with_those_of_its_preset(own, tmp_path):
+    (known,) = read_runs([own])
+    known.config = with_preset(replace(known.config, preset="vectors"))
+    known.config = replace(known.config, alpha=7.5)
+    write_report([known], tmp_path / "r.html")
+    page = Page(tmp_path / "r.html")
+    assert "Settings that are not the defaults of the preset vectors" in page.text
+    marked = re.findall(r'<code class="differs">(\w+)</code>', page.source)
+    assert "alpha" in marked
+    assert "scaling" not in marked
 
 
 def test_settings_that_differ_are_marked(both):

@@ -10,10 +10,10 @@ from magnet.runs.folders import check_run
 
 HELP = """One page on one or several runs, side by side: a single HTML file that needs no network and no server.
 
-It has the errors under each classifier, the curves of training, the worst confused classes with their nearest impostor
-clusters, attribute precision where the data has attributes, the time spent, and the configurations with what differs
-marked. The figures are also written as PNG, into a folder named like the page. A run is evaluated on its test part the
-first time; the result is kept in the run.
+It has the errors under each classifier, the curves of training, the confusion matrix with pictures of the mistakes and
+of each class, the worst confused classes with their nearest impostor clusters, attribute precision where the data has
+attributes, the time spent, and the configurations with what differs marked. The figures are also written as PNG, into a
+folder named like the page. A run is evaluated on its test part the first time; the result is kept in the run.
 
 examples:
   magnet report runs/photos

@@ -5,7 +5,7 @@ import pytest
 
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
-from report.explorer.browser import colourful
+from report.browser import colourful
 
 CENTRE = "const m = magnet.maps[0].moment, p = m.centres.positions; return [0, p[0], p[1]]"
 # An example that no centre, no name and no button covers.

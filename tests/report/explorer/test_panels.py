@@ -13,7 +13,7 @@ from sklearn.datasets import load_wine
 from magnet.report.html import page as page_of
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
-from report.explorer.conftest import written
+from report.conftest import written
 from report.explorer.test_browser import CENTRE, EXAMPLE
 
 
@@ -231,7 +231,7 @@ def test_a_photo_is_seen_under_the_mouse_in_the_panel_and_large_with_the_way_to_
 
 
 def test_a_folder_has_a_large_picture_of_every_example_beside_its_page(photos, tmp_path, browser):
-    from report.explorer.browser import DESKTOP, Page, look_like
+    from report.browser import DESKTOP, Page, look_like
 
     file = written(tmp_path / "folder", photos)
     assert file == tmp_path / "folder" / "index.html"

@@ -1,10 +1,8 @@
 """The page at the size of a desk and of a phone, light and dark, by touch and by keyboard, in a real browser."""
 
-from pathlib import Path
-
 import pytest
 
-from report.explorer.browser import DESKTOP, PHONE
+from report.browser import DESKTOP, PHONE, complaints
 from report.explorer.test_browser import EXAMPLE
 
 TAB, ARROW = "\ue004", "\ue014"
@@ -12,22 +10,6 @@ SHEETS = {
     "example": "{kind: 'example', id: 0, run: 0}",
     "cluster": "{kind: 'cluster', moment: magnet.data.runs[0].end, cluster: 0}",
 }
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    """The source of axe-core, which finds what stands in the way of people who see or move differently."""
-    found = pytest.importorskip("axe_core_python", reason="needs axe-core-python")
-    return (Path(found.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-
-
-def complaints(page, axe):
-    page.js(axe)
-    found = page.driver.execute_async_script(
-        "const done = arguments[0]; axe.run().then((found) => done(found.violations.map((v) =>"
-        "[v.id, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + ' ' + n.failureSummary)])))"
-    )
-    return found
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

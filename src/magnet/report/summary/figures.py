@@ -26,8 +26,8 @@ STYLE = {
     "axes.axisbelow": True, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK,
     "ytick.color": INK, "grid.color": FAINT, "grid.linewidth": 0.7, "axes.linewidth": 0.7, "legend.frameon": False,
 }  # fmt: skip
-MOST = 400  # points of a line
-SMOOTH_FROM = 60  # points from which a line is drawn as its moving mean
+MOST_DOTS = 400  # points of a line that are marked
+SMOOTH_FROM = 12  # points from which a line is drawn as its moving mean
 TIMES = {
     "training": "training steps",
     "embedding": "refresh: embedding",
@@ -109,7 +109,7 @@ def _svg(sheet: Any, title: str) -> str:
     drawn = text.getvalue()
     drawn = drawn[drawn.index("<svg") :]
     drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
-    drawn = re.sub(r' id="[a-z0-9A-Z]+_\d+"', "", drawn)  # the others are referred to, and salted
+    drawn = re.sub(r' id="[a-z0-9A-Z.]+_\d+"', "", drawn)  # the others are referred to, and salted
     drawn = re.sub(
         r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 role="img" aria-label="{html.escape(title)}">', drawn
     )
@@ -191,20 +191,11 @@ def series(journal: Sequence[dict[str, Any]], kind: str, key: str) -> Series:
     return Series(points[:, 0], points[:, 1])
 
 
-def thin(line: Series, most: int = MOST) -> Series:
-    """The line with at most ``most`` points, each the mean of about as many neighbouring points."""
-    if len(line.steps) <= most:
-        return line
-    cuts = np.linspace(0, len(line.steps), most + 1).astype(int)[:-1]
-    sizes = np.diff([*cuts, len(line.steps)])
-    return Series(*(np.add.reduceat(numbers, cuts) / sizes for numbers in line))
-
-
 def smooth(line: Series) -> Series | None:
-    """The moving mean over a twentieth of the line; None for a line so short that it can be read as it is."""
+    """The moving mean over a tenth of the line; None for a line so short that it can be read as it is."""
     if len(line.steps) < SMOOTH_FROM:
         return None
-    half = max(1, len(line.steps) // 40)
+    half = max(1, len(line.steps) // 20)
     sums = np.concatenate([[0.0], line.values.cumsum()])
     place = np.arange(len(line.values))
     low, high = np.maximum(place - half, 0), np.minimum(place + half + 1, len(line.values))
@@ -226,7 +217,7 @@ class Curve:
 
 CURVES = (
     Curve(
-        "loss", "Loss", "train", "loss", "Of the batch.",
+        "loss", "Loss", "train", "loss", "Of the batch: every step that was noted, and their moving mean.",
         "No loss was noted: the training is too short.",
     ),
     Curve(
@@ -281,7 +272,7 @@ def draw_curve(curve: Curve, runs: Sequence[ReportedRun]) -> Figure | str:
     with canvas(curve.name, curve.title, caption, legend) as made:
         axis = made.axis
         for number, line in enumerate(lines):
-            _plot(axis, thin(line), scale, line_style(number))
+            _plot(axis, line, scale, line_style(number))
             ring = tested[number]
             if ring:
                 axis.plot(ring[0], ring[1] * scale, "o", markersize=7, markeredgecolor=colour(number), fillstyle="none")
@@ -296,12 +287,17 @@ def draw_curve(curve: Curve, runs: Sequence[ReportedRun]) -> Figure | str:
 
 
 def _plot(axis: Any, line: Series, scale: float, look: dict[str, Any]) -> None:
-    """A long line as its moving mean, with the line itself faint behind; a short one with its points."""
+    """A line as its moving mean, with every point that was noted faint behind; a short one as it is."""
     mean = smooth(line)
     if mean is not None:
-        axis.plot(line.steps, line.values * scale, color=look["color"], linewidth=0.7, alpha=0.35)
-    points = {"marker": "o", "markersize": 3} if len(line.steps) <= 12 else {}
+        axis.plot(line.steps, line.values * scale, color=look["color"], linewidth=0.7, alpha=0.4, **_dots(line, 1.6))
+    points = {} if mean is not None else _dots(line, 3)
     axis.plot((mean or line).steps, (mean or line).values * scale, **look, **points)
+
+
+def _dots(line: Series, size: float) -> dict[str, Any]:
+    """Markers of the points of a line, unless they are so many that they would run together."""
+    return {"marker": "o", "markersize": size, "markeredgewidth": 0} if len(line.steps) <= MOST_DOTS else {}
 
 
 def _tested(run: ReportedRun) -> tuple[int, float] | None:

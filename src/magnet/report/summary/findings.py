@@ -18,6 +18,7 @@ from magnet.errors import UserError
 from magnet.evaluation.concentration import Concentration, attribute_concentration, concentration_within_classes
 from magnet.files import inside, read_record, write_record
 from magnet.index import ClusterIndex
+from magnet.report.summary.confusion import confusion_findings
 from magnet.runs.evaluate import evaluate, seconds_of_evaluation
 from magnet.runs.folders import check_run
 from magnet.runs.run import Run, cache_key
@@ -26,7 +27,7 @@ from magnet.training.checkpoint import FOLDER, Progress, checkpoints, open_check
 from magnet.training.config import TrainConfig, read_config
 from magnet.training.folder import journal_note, read_journal
 
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Findings:
     evaluation: dict[str, Any]  # of `magnet.runs.evaluate.evaluate`, which keeps it itself
     impostors: dict[str, list[dict[str, Any]]]  # of each of its worst classes: see `rivals`
     sigma: float  # the unit of their distances
+    classes: list[str]
+    confusion: dict[str, Any]  # see `magnet.report.summary.confusion.confusion_findings`
     attributes: dict[str, Any] | None  # see `attribute_findings`; None: the data has none
     examples: str  # a fingerprint of the examples that were evaluated
     digest: str  # of the data, as a whole
@@ -154,6 +157,8 @@ def _measure(folder: Path, notes: list[str], report: Report | None) -> Findings:
             if name in wrong
         },
         sigma=sigma,
+        classes=run.classes,
+        confusion=confusion_findings(run),
         attributes=None
         if run.data.attributes is None
         else attribute_findings(

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -15,8 +16,9 @@ from magnet import __version__
 from magnet.errors import UserError
 from magnet.methods import Options, method_class
 from magnet.methods.base import RULE_NAMES
-from magnet.report.html import percent, write_whole
-from magnet.report.plots import COLOURS
+from magnet.report.html import base_style, percent, write_whole
+from magnet.report.plots import COLOURS, plain
+from magnet.report.summary.confusion import BESIDE
 from magnet.report.summary.figures import (
     PARTS,
     TIMES,
@@ -33,7 +35,7 @@ from magnet.report.summary.figures import (
     with_attributes,
 )
 from magnet.report.summary.findings import ReportedRun
-from magnet.training.config import TrainConfig
+from magnet.training.config import TrainConfig, with_preset
 from magnet.training.workbench import absolute
 
 # Colours of runs that are too dark for a dark page, or too light for a light one.
@@ -51,6 +53,7 @@ class Cell(NamedTuple):
     shown: str
     spread: str = ""
     best: bool = False
+    beside: str = ""  # the same, said otherwise
 
 
 class PageTable(NamedTuple):
@@ -77,7 +80,7 @@ def write_report(runs: Sequence[ReportedRun], out: Path) -> list[Path]:
     text = _environment().from_string((assets / "page.html").read_text(encoding="utf-8")).render(
         runs=runs,
         title=f"Magnet report: {listed([run.name for run in runs[:4]])}{' and more' * (len(runs) > 4)}",
-        style=(assets / "style.css").read_text(encoding="utf-8"),
+        style=base_style() + (assets / "style.css").read_text(encoding="utf-8"),
         colours=len(COLOURS),
         light=[ON_LIGHT.get(shade, shade) for shade in COLOURS],
         dark=[ON_DARK.get(shade, shade) for shade in COLOURS],
@@ -89,6 +92,7 @@ def write_report(runs: Sequence[ReportedRun], out: Path) -> list[Path]:
         curves=[figure for figure in curves if isinstance(figure, Figure)],
         missing_curves=[reason for reason in curves if isinstance(reason, str)],
         confusions=_confusions(runs),
+        matrices=[(number, run, matrix_of(run)) for number, run in enumerate(runs) if run.findings],
         attributes=attributes,
         attribute_table=attribute_table(runs),
         attribute_groups=_attribute_groups(runs),
@@ -143,8 +147,10 @@ def _card(run: ReportedRun) -> dict[str, str]:
     error, about = "–", "not evaluated"
     if run.findings:
         found = run.findings.evaluation
-        error, rule = percent(found[found["rule"]]["error"]), RULE_NAMES[found["rule"]]
-        about = f"error of {rule} on {found['n']:,} test examples{of_views([found])}, {found['checkpoint']}"
+        share, rule = found[found["rule"]]["error"], RULE_NAMES[found["rule"]]
+        error, accuracy = percent(share), percent(1 - share)
+        about = f"error of {rule}, accuracy {accuracy}, on {found['n']:,} test examples{of_views([found])}, "
+        about += found["checkpoint"]
     state = "finished" if run.finished else "unfinished"
     total = minutes_and_seconds(sum(run.seconds.values())) if run.seconds else "time unknown"
     return {
@@ -197,11 +203,7 @@ def error_table(runs: Sequence[ReportedRun], comparable: bool) -> PageTable:
         "MAP@R": ("retrieval", "map@r"),
         "calibration": ("", "ece_calibrated"),
     }
-    best: dict[str, float] = {}
-    for name, path in columns.items():
-        values = [value for _, found in measured if (value := _value(found, path)) is not None]
-        if comparable and len(measured) > 1 and values:
-            best[name] = max(values) if path[0] == "retrieval" else min(values)
+    best = {name: _clearly_best(measured, path) for name, path in columns.items()} if comparable else {}
     rows = []
     for number, found in measured:
         cells = []
@@ -209,9 +211,21 @@ def error_table(runs: Sequence[ReportedRun], comparable: bool) -> PageTable:
             value = _value(found, path)
             spread = value is not None and path[-1] == "error"
             shown = f" ± {100 * standard_error(value or 0.0, found['n']):.1f}" if spread else ""
-            cells.append(Cell(percent(value), shown, value is not None and value == best.get(name)))
+            accuracy = f"accuracy {percent(1 - value)}" if value is not None and path[-1] == "error" else ""
+            cells.append(Cell(percent(value), shown, number == best.get(name), accuracy))
         rows.append((number, [*cells, Cell(f"{found['n']:,}")]))
     return PageTable([*columns, "examples"], rows)
+
+
+def _clearly_best(measured: list[tuple[int, dict[str, Any]]], path: tuple[str, ...]) -> int | None:
+    """The run that is better than every other one by more than a standard error of either; None where there is none."""
+    found = [(number, value, one["n"]) for number, one in measured if (value := _value(one, path)) is not None]
+    if len(found) < 2:
+        return None
+    sign = -1 if path[0] == "retrieval" else 1
+    (number, first, n), (_, second, m) = sorted(found, key=lambda one: sign * one[1])[:2]
+    spread = max(standard_error(first, n), standard_error(second, m))
+    return number if abs(first - second) > spread else None
 
 
 def _value(found: dict[str, Any], path: tuple[str, ...]) -> float | None:
@@ -231,6 +245,37 @@ def _confusions(runs: Sequence[ReportedRun]) -> list[tuple[int, str, list[dict[s
             rows = [{**row, "impostors": impostors.get(row["class"], [])} for row in found["worst"]]
             made.append((number, RULE_NAMES.get(found["rule"], found["rule"]), rows))
     return made
+
+
+def matrix_of(run: ReportedRun) -> dict[str, Any]:
+    """The confusion matrix of a run as cells to draw, its mistakes with pictures, and the exemplars of its classes."""
+    assert run.findings is not None
+    found, names = run.findings.confusion, run.findings.classes
+    place = {label: i for i, label in enumerate(found["classes"])}
+    pairs = [
+        {
+            "name": f"{pair['label']}-{pair['taken']}", "label": names[pair["label"]], "taken": names[pair["taken"]],
+            "n": pair["n"], "of": found["n"][pair["label"]], "mistakes": pair["mistakes"],
+            "beside": [found["exemplars"].get(str(pair[side]), [])[:BESIDE] for side in ("label", "taken")],
+        }
+        for pair in found["pairs"]
+    ]  # fmt: skip
+    pictured = {pair["name"] for pair in pairs}
+    cells = [
+        {
+            "row": place[a], "column": place[b], "n": n, "of": found["n"][a], "label": names[a], "taken": names[b],
+            "share": n / max(found["n"][a], 1),
+            "target": f"class-{a}" if a == b else f"pair-{a}-{b}" if f"{a}-{b}" in pictured else "",
+        }
+        for a, b, n in found["cells"]
+        if a in place and b in place
+    ]  # fmt: skip
+    classes = [
+        {"id": label, "name": names[label], "short": plain(names[label], 20).replace(r"\$", "$"),
+         "n": found["n"][label], "exemplars": found["exemplars"].get(str(label), [])}
+        for label in found["classes"]
+    ]  # fmt: skip
+    return {"cells": cells, "pairs": pairs, "classes": classes, "all": len(names), "small": found["small"]}
 
 
 def attribute_table(runs: Sequence[ReportedRun]) -> PageTable:
@@ -281,13 +326,13 @@ def time_table(runs: Sequence[ReportedRun]) -> PageTable:
 
 
 def _settings(runs: Sequence[ReportedRun]) -> dict[str, Any]:
-    """Several runs: what differs, then the rest. One run: what is not the paper's, then the rest."""
+    """Several runs: what differs, then the rest. One run: what is not the default of its preset, then the rest."""
     names = [field.name for field in dataclasses.fields(TrainConfig) if field.name not in PLACES]
     values = [run.config.to_dict() for run in runs]
     if len(runs) == 1:
-        default = TrainConfig(data="").to_dict()
+        whose, default = _defaults(runs[0].config)
         marked = [name for name in names if values[0][name] != default[name]]
-        titles = "Settings that are not the defaults of the paper", "Settings at the defaults of the paper"
+        titles = f"Settings that are not the defaults of {whose}", f"Settings at the defaults of {whose}"
     else:
         marked = [name for name in names if len({str(value[name]) for value in values}) > 1]
         titles = "What differs between the runs", "What the runs have in common"
@@ -300,6 +345,15 @@ def _settings(runs: Sequence[ReportedRun]) -> dict[str, Any]:
         "marked_title": titles[0], "marked": [shown(name) for name in marked],
         "rest_title": titles[1], "rest": [shown(name) for name in names if name not in marked],
     }  # fmt: skip
+
+
+def _defaults(config: TrainConfig) -> tuple[str, dict[str, Any]]:
+    """What the settings of a run are compared with, in words: those of its preset, or the paper's."""
+    if config.preset != "auto":
+        given = {name: getattr(config, name) for name in ("data", "method", "preset", "backbone", "start", "weights")}
+        with suppress(UserError):  # a preset that this version does not have
+            return f"the preset {config.preset}", with_preset(TrainConfig(**given)).to_dict()
+    return "the paper", TrainConfig(data="").to_dict()
 
 
 def _shown(value: Any) -> str:

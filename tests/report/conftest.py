@@ -12,7 +12,7 @@ from magnet.report.explorer.build import build_explorer
 from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
 from magnet.training.train import train
-from report.explorer.browser import DESKTOP, Page, look_like, start
+from report.browser import DESKTOP, Page, look_like, start
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 
@@ -160,3 +160,10 @@ def open_page(browser):
     fetched = opened[-1].js("return performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert [name for name in fetched if not name.startswith("data:")] == []
     opened[-1].js("localStorage.clear()")
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core, which finds what stands in the way of people who see or move differently."""
+    found = pytest.importorskip("axe_core_python", reason="needs axe-core-python")
+    return (Path(found.__file__).parent / "axe.min.js").read_text(encoding="utf-8")

@@ -46,7 +46,7 @@ def look_like(driver: Any, size: tuple[int, int], theme: str) -> None:
 
 
 class Page:
-    """An explorer page in the browser."""
+    """A page in the browser."""
 
     def __init__(self, driver: Any, file: Path, *, ready: str = "window.magnet && magnet.ready") -> None:
         self.driver = driver
@@ -116,6 +116,16 @@ class Page:
         self.settle()
         png = self.driver.find_element("css selector", selector).screenshot_as_png
         return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
+
+
+def complaints(page: Page, axe: str) -> list[Any]:
+    """What axe-core finds wrong with a page as it is now: rules, each with some of the elements that break it."""
+    page.js(axe)
+    found: list[Any] = page.driver.execute_async_script(
+        "const done = arguments[0]; axe.run().then((found) => done(found.violations.map((v) =>"
+        "[v.id, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + ' ' + n.failureSummary)])))"
+    )
+    return found
 
 
 def colourful(picture: np.ndarray) -> int:
