@@ -16,7 +16,7 @@ from magnet.runs.folders import check_file, check_run
 
 HELP = """The examples whose labels are likely wrong, worst first.
 
-The training examples are judged by votes that they had no part in, a fifth of them at a time; examples of other parts
+The training examples are judged by votes that they had no part in, a tenth of them at a time; examples of other parts
 by the clusters of the run. The table has path, label, suggestion, loss (-log of the probability of the label),
 probability (of the suggestion), split and row.
 

@@ -1,6 +1,6 @@
 """Labels that are likely wrong: how little the votes give to the label of an example that had no part in them.
 
-The training examples are left out a fifth at a time. The closed-form start (`magnet.start`) and the clusters are made
+The training examples are left out a tenth at a time. The closed-form start (`magnet.start`) and the clusters are made
 of the others, and vote on those left out.
 """
 
@@ -13,7 +13,7 @@ from magnet.recipe import Recipe, vote
 from magnet.start import WithinClusters
 from magnet.votes import Examples, choose_pull, cluster, hold_out, stratified_folds
 
-FOLDS = 5
+FOLDS = 10
 LEAST = 1e-12  # probability, so that the loss of a label without any vote is 27.6 and not infinite
 
 

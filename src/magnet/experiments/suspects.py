@@ -3,9 +3,9 @@
 A share of the training labels is replaced by other classes, drawn evenly. As many examples are then suspected as were
 planted, and counted is how many of them are planted ones: precision at the number planted.
 
-cleanlab scores labels by given probabilities. Those of its guides are used: a logistic regression, five-fold
-cross-validated; its C, and whether features are standardised, are those with the least log-loss on a fifth of the
-training part, with the labels that the planting left.
+cleanlab scores labels by given probabilities. Those of its guides are used: a logistic regression, cross-validated in
+as many folds as Magnet's votes. Its C, and whether features are standardised, are those with the least log-loss on a
+fifth of the training part, with the labels that the planting left.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from magnet.errors import UserError
-from magnet.evaluation.suspects import doubt_labels
+from magnet.evaluation.suspects import FOLDS, doubt_labels
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table, mean_of, spread
 
@@ -49,7 +49,7 @@ def run(lab: Lab) -> Outcome:
             found["magnet"].append(precision(-doubts.loss.numpy(), planted))
             if scorer is not None:
                 model = _tuned(X.numpy(), given, seed) if model is None else model
-                folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+                folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
                 votes = cross_val_predict(model, X.numpy(), given, cv=folds, method="predict_proba")
                 for score in SCORES:
                     found[score].append(precision(scorer(given, votes, method=score), planted))

@@ -12,7 +12,7 @@ from magnet.files import read_json, replacing
 from magnet.recipe import Recipe
 from magnet.runs.run import Run
 
-FORMAT = 1  # of what is kept in a run: raised when the same run and data are given other numbers
+FORMAT = 2  # of what is kept in a run: raised when the same run and data are given other numbers
 PARTS = ("train", "validation", "test")
 
 
