@@ -290,7 +290,8 @@ class Lab:
         """What is needed to repeat an experiment, for its results file."""
         base = complete(self.configure("magnet"), self.data).to_dict()
         names = ("backbone", "dim", "hidden", "epochs", "steps", "schedule", "clusters_per_batch", "image_size",
-                 "examples_per_cluster", "own_mean", "momentum", "trunk_rate", "test_draws")  # fmt: skip
+                 "examples_per_cluster", "own_mean", "start", "optimiser", "momentum", "trunk_rate",
+                 "test_draws")  # fmt: skip
         examples = {part: len(self.data.indices(part)) for part in ("train", "validation", "test")}
         return {
             "data": self.data.name,
