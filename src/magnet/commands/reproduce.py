@@ -23,6 +23,7 @@ EXPERIMENTS = {
     "attributes": "how many neighbours share an attribute (attribute concentration)",
     "maps": "t-SNE maps with densities, centres, exemplars, an attribute, and thumbnails",
     "leaderboard": "every method with the same start: classes, merged pairs and hidden classes, beside linear models",
+    "unseen": "retrieval among classes never trained on: half of the classes train, the others are searched",
     "coarse-to-fine": "error on fine classes after training on coarse ones (columns, folders, Pets, CUB, CIFAR-100)",
     "suspects": "planted wrong labels: how many are found, beside cleanlab",
     "estimator": "MagnetClassifier without settings beside a tuned logistic regression; novelty, new classes, pairs",
