@@ -97,6 +97,33 @@ class SoftNeighbours:
             parts.append(best.add_(shares.log_()))
         return torch.cat(parts)
 
+    def class_votes(self, representations: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """`predict_log_proba` without the classes that have no vote, some rows at a time: there may be many classes.
+
+        Gives columns (b, L), ascending, and the logarithms (b, L) of their probabilities, float64; a row with fewer
+        classes than L ends in columns that are -1, at -inf.
+
+        Examples:
+            >>> r, labels = torch.tensor([[0.0], [1.0], [4.0], [5.0]]), torch.tensor([0, 0, 1, 1])
+            >>> columns, logs = next(SoftNeighbours(r, labels, 3, variance=1.0).class_votes(torch.tensor([[2.4]])))
+            >>> columns, logs.exp()
+            (tensor([[ 0,  1, -1]]), tensor([[0.6081, 0.3919, 0.0000]], dtype=torch.float64))
+        """
+        self._check(representations)
+        columns = self._columns.to(representations.device)
+        for r in split_rows(representations, len(self.references)):
+            logits, ids = self._logits(r)
+            logs = torch.log_softmax(logits, dim=1)
+            column, order = columns[ids].sort(dim=1, stable=True)
+            logs = logs.gather(1, order)
+            first = torch.ones_like(column, dtype=torch.bool)
+            first[:, 1:] = column[:, 1:] != column[:, :-1]
+            place = first.cumsum(dim=1) - 1  # of each vote among the classes of its row
+            best = torch.full_like(logs, -torch.inf).scatter_reduce_(1, place, logs, "amax")
+            shares = torch.zeros_like(best).scatter_add_(1, place, (logs - best.gather(1, place)).exp_())
+            found = torch.full_like(column, -1).scatter_(1, place, column)
+            yield found, best.add_(shares.log_())
+
     def predict(self, representations: Tensor) -> Tensor:
         """The most probable label of each row (n,)."""
         self._check(representations)

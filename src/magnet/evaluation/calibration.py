@@ -7,9 +7,8 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from magnet.evaluation.errors import LEAST, log_losses
+from magnet.evaluation.errors import FLOOR, LEAST, log_losses
 
-FLOOR = 1e-30  # a probability of zero, for logarithms
 RANGE = (1 / 16, 64.0)  # where the temperature is looked for
 FOLDS = 5  # of the examples that are held out in turn
 MANY = 5000  # examples above which one fold is enough

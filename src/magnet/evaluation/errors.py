@@ -3,7 +3,8 @@
 Errors of classifiers, the classes that go wrong most, a linear probe, and retrieval.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from magnet.neighbours import CHUNK_ELEMENTS, nearest_of_chunk, split_rows
 
+FLOOR = 1e-30  # a probability of zero, for logarithms
 LEAST = torch.finfo(torch.float32).eps  # the least probability in a log-loss: below it, votes are lost to rounding
 CHUNK = 8192  # queries that are judged at a time
 
@@ -52,6 +54,56 @@ def top_errors(scores: Tensor, classes: Tensor, labels: Tensor, tops: tuple[int,
     ranked = scores.topk(min(max(tops), scores.shape[1]), dim=1)
     hits = (classes[ranked.indices] == labels[:, None]) & (ranked.values > -torch.inf)
     return {"error" if top == 1 else f"error@{top}": float((~hits[:, :top].any(dim=1)).double().mean()) for top in tops}
+
+
+class Ranking(NamedTuple):
+    """What a classifier says of n examples, without a column for every class."""
+
+    predicted: Tensor  # (n,) the most probable label
+    top: Tensor  # (n, k) the k most probable labels, best first; -1 where fewer classes have a vote
+    confidence: Tensor  # (n,) the probability of the first
+    tempered: Tensor  # (n,) the same with the temperature
+
+    @classmethod
+    def of(cls, votes: Iterable[tuple[Tensor, Tensor]], classes: Tensor, temperature: float, top: int = 5) -> "Ranking":
+        """From the columns (b, m) and log-probabilities (b, m) of classes that have a vote, some rows at a time.
+
+        Args:
+            votes: as `magnet.classify.SoftNeighbours.class_votes` gives them; column -1 stands for none.
+            classes: (C,) the label of each column.
+            temperature: of the calibrated probabilities.
+            top: k.
+
+        Examples:
+            >>> logs = torch.tensor([[0.7, 0.2, 0.1]]).log()
+            >>> Ranking.of([(torch.tensor([[0, 1, 2]]), logs)], torch.tensor([5, 6, 7]), 1.0, 2).top
+            tensor([[5, 6]])
+        """
+        parts = []
+        for columns, logs in votes:
+            best = logs.topk(min(top, logs.shape[1]), dim=1)
+            chosen = columns.gather(1, best.indices)
+            labels = torch.where((chosen >= 0) & (best.values > -torch.inf), classes[chosen.clamp_min(0)], -1)
+            first = logs.argmax(dim=1, keepdim=True)
+            confidence = logs.gather(1, first)[:, 0].exp()
+            parts.append(
+                (classes[columns.gather(1, first)[:, 0]], labels, confidence, _temper(logs, classes, temperature))
+            )
+        return cls(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+    def errors(self, labels: Tensor) -> dict[str, float]:
+        """``error`` and ``error@5``: the share of rows whose label (n,) is not the first, not among the first five."""
+        hits = self.top == labels[:, None]
+        return {name: float((~hits[:, :k].any(dim=1)).double().mean()) for name, k in (("error", 1), ("error@5", 5))}
+
+
+def _temper(logs: Tensor, classes: Tensor, temperature: float) -> Tensor:
+    """The largest of ``p^(1/T)``, normalised over all classes, those without a vote at FLOOR (n,)."""
+    voted = logs > -torch.inf
+    low = math.log(FLOOR)
+    scaled = logs.clamp_min(low).masked_fill(~voted, -torch.inf) / temperature
+    rest = (len(classes) - voted.sum(dim=1)).double().log() + low / temperature
+    return (scaled.amax(dim=1) - torch.logaddexp(scaled.logsumexp(dim=1), rest)).exp()
 
 
 def judge(predict_proba: Callable[[Tensor], Tensor], classes: Tensor, queries: Tensor, labels: Tensor) -> Judged:

@@ -5,7 +5,7 @@ training examples, a fifth at a time, by clusters fitted to the other four fifth
 numbers are then on the confident side.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from torch import Tensor
 from magnet.classify import STAYS_KNOWN, SoftNeighbours, novelty
 from magnet.errors import UserError
 from magnet.evaluation.calibration import FOLDS, MANY, choose_temperature
+from magnet.evaluation.errors import Ranking
 from magnet.files import inside, read_record, write_record
 from magnet.index import ClusterIndex
 from magnet.schema import Bounds, Count, Positive
@@ -36,6 +37,7 @@ from magnet.votes import (
 if TYPE_CHECKING:
     from magnet.runs.run import Run
 
+CELLS = 2**23  # of tables with a column for every class: 64 MB
 MOST = 20_000  # training examples that votes are chosen by, where there is no validation part
 Scores = dict[str, tuple[Tensor, Tensor]]
 
@@ -148,6 +150,27 @@ def class_scores(run: "Run", queries: Tensor, knc: SoftNeighbours, knn: SoftNeig
     return scores
 
 
+@torch.no_grad()
+def rankings(run: "Run", queries: Tensor, temperatures: Mapping[str, float]) -> dict[str, Ranking]:
+    """For each classifier what it says of the queries (n, d); the head's too if there is one."""
+    rules = {"knc": run.rule("knc"), "knn": run.rule("knn")}
+    found = {
+        name: Ranking.of(rule.class_votes(queries), rule.classes, temperatures[name]) for name, rule in rules.items()
+    }
+    logits = run.learner.method.logits(queries[:1].to(run.device))
+    if logits is not None:
+        classes = torch.arange(logits.shape[1])
+        found["head"] = Ranking.of(_head_votes(run, queries, len(classes)), classes, temperatures["head"])
+    return found
+
+
+def _head_votes(run: "Run", queries: Tensor, classes: int) -> Iterator[tuple[Tensor, Tensor]]:
+    for part in queries.split(max(1, CELLS // classes)):
+        logits = run.learner.method.logits(part.to(run.device))
+        assert logits is not None
+        yield torch.arange(classes).expand(len(part), -1), logits.cpu().double().log_softmax(dim=1)
+
+
 def calibrate(run: "Run", file: Path, key: str) -> Calibration:
     """The numbers of a run, from ``file`` if they were written there under the same key."""
     with suppress(OSError, UserError):  # none yet, or a damaged one: it is measured again
@@ -190,14 +213,16 @@ def _measure(run: "Run") -> Calibration:
 
 
 def _validation(run: "Run", rows: Tensor) -> _Held:
+    most = max(1, CELLS // len(run.classes))
     labels = run.data.labels[rows]
-    known = torch.isin(labels, run.index.centre_labels)
+    known = torch.isin(labels, run.index.centre_labels).nonzero()[:, 0]
+    known = known[:: -(-len(known) // most)]
     return _Held(run.embed(rows[known], test=True), labels[known], run.rule("knc"), run.rule("knn"))
 
 
 def _folds(run: "Run") -> Iterator[_Held]:
     """Training examples by fifths; of a large training part one fifth, or less."""
-    references, labels = run.references, run.labels
+    references, labels, most = run.references, run.labels, min(MANY, max(1, CELLS // len(run.classes)))
     fold = stratified_folds(labels, FOLDS, run.config.seed)
     for number in range(FOLDS if len(labels) <= MANY else 1):
         out = fold == number
@@ -205,4 +230,4 @@ def _folds(run: "Run") -> Iterator[_Held]:
         index = ClusterIndex.fit(rest, owners, run.clusters_per_class, seed=run.config.seed)
         rules = run.rules_of(index, rest, owners)
         if out.any():
-            yield _Held(references[out][:MANY], labels[out][:MANY], *rules)
+            yield _Held(references[out][:most], labels[out][:most], *rules)

@@ -12,11 +12,11 @@ from torch import Tensor
 from magnet.data import Dataset, open_data
 from magnet.data.sources import has_label
 from magnet.errors import UserError
-from magnet.evaluation.calibration import calibration_error, temper
-from magnet.evaluation.errors import retrieval, top_errors, worst_classes
+from magnet.evaluation.calibration import calibration_error
+from magnet.evaluation.errors import Ranking, retrieval, worst_classes
 from magnet.evaluation.verification import verification
 from magnet.files import inside, read_record, write_record
-from magnet.runs.calibrate import Scores, class_scores, refitted
+from magnet.runs.calibrate import rankings, refitted
 from magnet.runs.run import Run
 from magnet.schema import Bounds
 from magnet.training.folder import merge_again, restore_parts
@@ -149,21 +149,19 @@ def _name(run: Run) -> str:
 def _measure(run: Run, data: Dataset, part: str) -> dict[str, Any]:
     matched, views = match(run, data, part), run.views.draws
     queries = _embed(run, matched, part, test=True)
-    scores = _scores(run, queries)
+    said = rankings(run, queries, run.calibration.temperatures)
     if views == 1:
-        plain = _errors(scores, matched)
+        plain = _errors(said, matched)
     elif run.opened and data is run.data and part == "test":
         plain = plain_errors(run)["plain"]
     else:
-        plain = _errors(_scores(run, _embed(run, matched, part)), matched)
-    temperatures = run.calibration.temperatures
+        plain = _errors(rankings(run, _embed(run, matched, part), run.calibration.temperatures), matched)
     own = absolute(data.spec) == absolute(run.config.data)
     rule = run.learner.method.classifier
-    judged, classes = scores[rule if rule in scores else "knc"]
     return {
         "split": part,
         "n": len(queries),
-        **{name: _judge(*pair, matched.labels, temperatures[name]) for name, pair in scores.items()},
+        **{name: _judge(ranking, matched.labels) for name, ranking in said.items()},
         "views": views,
         "plain": plain,
         "calibration": asdict(run.calibration),
@@ -171,7 +169,7 @@ def _measure(run: Run, data: Dataset, part: str) -> dict[str, Any]:
         "verification": verification(queries, matched.labels, unit=run.rule("knc").variance ** 0.5),
         **_judged(run, data, matched, queries),
         "rule": rule,
-        "worst": worst_classes(classes[judged.argmax(dim=1)], matched.labels, run.classes, WORST),
+        "worst": worst_classes(said[rule if rule in said else "knc"].predicted, matched.labels, run.classes, WORST),
         "seen": int((data.split[matched.rows] == 0).sum()) if own else 0,
         "left_out": matched.left_out,
         "unknown": matched.unknown,
@@ -190,13 +188,14 @@ def _judged(run: Run, data: Dataset, matched: Matched, queries: Tensor) -> dict[
     number = {name: i for i, name in enumerate(run.data.fine_classes or [])}
     table = torch.tensor([number.get(name, -1) for name in data.fine_classes])
     truth = table[data.fine_labels[matched.rows]]
-    errors = {name: top_errors(rule.predict_log_proba(queries), rule.classes, truth) for name, rule in rules.items()}
+    ranked = {name: Ranking.of(rule.class_votes(queries), rule.classes, 1.0) for name, rule in rules.items()}
+    errors = {name: ranking.errors(truth) for name, ranking in ranked.items()}
     return {"judge": {"labels": run.config.judge, "classes": len(data.fine_classes), **errors}}
 
 
 def _measure_plain(run: Run) -> dict[str, Any]:
     matched = match(run, run.data, "test")
-    errors = _errors(_scores(run, _embed(run, matched, "test")), matched)
+    errors = _errors(rankings(run, _embed(run, matched, "test"), run.calibration.temperatures), matched)
     return {"split": "test", "n": len(matched.rows), "rule": run.learner.method.classifier, "plain": errors}
 
 
@@ -206,12 +205,8 @@ def _embed(run: Run, matched: Matched, part: str, *, test: bool = False) -> Tens
     return run.embed(matched.rows, matched.data, test=test)
 
 
-def _scores(run: Run, queries: Tensor) -> Scores:
-    return class_scores(run, queries, run.rule("knc"), run.rule("knn"))
-
-
-def _errors(scores: Scores, matched: Matched) -> dict[str, dict[str, float]]:
-    return {name: top_errors(*pair, matched.labels) for name, pair in scores.items()}
+def _errors(said: dict[str, Ranking], matched: Matched) -> dict[str, dict[str, float]]:
+    return {name: ranking.errors(matched.labels) for name, ranking in said.items()}
 
 
 def _kept(run: Run, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -237,12 +232,11 @@ def _read(run: Run, name: str) -> Kept | None:
     return None
 
 
-def _judge(scores: Tensor, classes: Tensor, labels: Tensor, temperature: float) -> dict[str, float]:
-    right, probabilities = classes[scores.argmax(dim=1)] == labels, scores.exp()
-    raw, calibrated = (p.max(dim=1).values for p in (probabilities, temper(probabilities, temperature)))
-    return top_errors(scores, classes, labels) | {
-        "ece": calibration_error(raw, right),
-        "ece_calibrated": calibration_error(calibrated, right),
+def _judge(said: Ranking, labels: Tensor) -> dict[str, float]:
+    right = said.predicted == labels
+    return said.errors(labels) | {
+        "ece": calibration_error(said.confidence, right),
+        "ece_calibrated": calibration_error(said.tempered, right),
     }
 
 

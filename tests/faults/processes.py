@@ -1,0 +1,130 @@
+"""Runs that are killed, disks that are full, readers beside a trainer."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from faults.damage import commands
+from faults.outcomes import SAID, SAME, SILENT, TRACEBACK, Outcome, printed
+from magnet.training.checkpoint import FOLDER, checkpoints
+from training.short_runs import SMALL, differences, flags, run, settings, start, write_vectors
+
+LONG = {"epochs": 60, "checkpoint_every": 2, "refresh_every": 7, "preset": "paper/default", "quiet": True}
+
+
+def killed_runs(folder: Path, kills: int, seed: int) -> Iterator[tuple[str, Outcome]]:
+    """Trainings that are killed at random moments until they end, each like one that was not."""
+    chance = random.Random(seed)
+    folder.mkdir(parents=True)
+    data = write_vectors(folder / "x.npz")
+    whole = run(folder / "whole", data, **LONG)
+    number = done = 0
+    while done < kills:
+        number += 1
+        out = folder / f"killed-{number}"
+        words = ["train", *flags(settings(out, data, **LONG))]
+        for _ in range(3):
+            process = start(*words)
+            while process.poll() is None and not checkpoints(out / FOLDER):
+                time.sleep(0.01)
+            time.sleep(chance.uniform(0, 0.5))
+            process.kill()
+            output, _ = process.communicate()
+            done += 1
+            words = ["train", "--resume", str(out), "--quiet"]
+            if process.returncode != -signal.SIGKILL:
+                break
+        process = start(*words)
+        output, _ = process.communicate()
+        finished = process.returncode == 0 or "is finished" in output
+        same = finished and not differences(whole, out)
+        yield f"killed run {number}", Outcome(SAME if same else TRACEBACK, output[-300:])
+        shutil.rmtree(out)
+
+
+@contextmanager
+def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
+    """A file system of so many bytes; needs the right to mount one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def can_mount() -> bool:
+    return sys.platform == "linux" and os.geteuid() == 0 and shutil.which("mount") is not None
+
+
+def full_disks(folder: Path, sizes: list[int]) -> Iterator[tuple[str, Outcome]]:
+    """Trainings on disks of so many kilobytes: ended in one line, resumed to the same end once there is room."""
+    folder.mkdir(parents=True)
+    data = write_vectors(folder / "x.npz")
+    options = {"epochs": 3, "preset": "paper/default", "quiet": True, "keep_refreshes": 2}
+    whole = run(folder / "whole", data, **options)
+    for kilobytes in sizes:
+        with small_disk(folder / "disk", kilobytes) as disk:
+            process = start("train", *flags(settings(disk / "run", data, **options)))
+            output, _ = process.communicate(timeout=120)
+            said = [line for line in output.splitlines() if line.startswith("magnet: ")]
+            ok = "Traceback" not in output and (process.returncode == 0 or len(said) == 1)
+            yield f"training on {kilobytes} kB", Outcome(SAID if ok else TRACEBACK, output[-300:])
+            drafts = list(disk.rglob("*.part"))
+            yield f"drafts on {kilobytes} kB", Outcome(SAME if not drafts else SILENT, str(drafts))
+            if process.returncode == 0 or not (disk / "run" / "config.yaml").is_file():
+                continue
+            subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+            output, _ = (process := start("train", "--resume", str(disk / "run"), "--quiet")).communicate(timeout=120)
+            same = process.returncode == 0 and not differences(whole, disk / "run")
+            yield f"resumed after {kilobytes} kB", Outcome(SAME if same else TRACEBACK, output[-300:])
+
+
+def readers_of_full_disks(folder: Path, finished: Path) -> Iterator[tuple[str, Outcome]]:
+    """Commands that only read a run, which lies on a disk without any room, or on one that may not be written."""
+    for what in ("full", "read-only"):
+        with small_disk(folder / what, 4096) as disk:
+            copy = Path(shutil.copytree(finished, disk / "run", ignore=shutil.ignore_patterns("cache")))
+            if what == "full":
+                with suppress(OSError), (disk / "filling").open("wb", buffering=0) as file:
+                    while True:
+                        file.write(bytes(4096))
+            else:
+                subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+            for name, words in commands(finished, folder).items():
+                expected = printed(*words).replace(str(finished), str(copy))
+                output, _ = start(*[str(copy if word == finished else word) for word in words]).communicate(timeout=120)
+                same = output.strip() == expected.strip()
+                yield f"{name} on a {what} disk", Outcome(SAME if same else TRACEBACK, output[-300:])
+
+
+def readers_beside_a_trainer(folder: Path, reads: int) -> Iterator[tuple[str, Outcome]]:
+    """A run that is opened again and again while it trains and removes its old checkpoints."""
+    from magnet.errors import UserError
+    from magnet.runs.run import Run
+
+    folder.mkdir(parents=True)
+    data = write_vectors(folder / "x.npz")
+    options = LONG | {"epochs": 4000, "checkpoint_every": 1, **SMALL}
+    process = start("train", *flags(settings(folder / "run", data, **options)))
+    try:
+        while not checkpoints(folder / "run" / FOLDER):
+            time.sleep(0.01)
+        for number in range(reads):
+            try:
+                found = Run(folder / "run", which="last", device="cpu")
+                yield f"read {number}", Outcome(SAME if found.step > 0 and not found.checkpoint.notes else SILENT, "")
+            except UserError as error:
+                yield f"read {number}", Outcome(TRACEBACK, str(error))
+            except Exception as error:
+                yield f"read {number}", Outcome(TRACEBACK, f"{type(error).__name__}: {error}")
+    finally:
+        process.kill()
+        process.communicate()
