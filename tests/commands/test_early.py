@@ -48,6 +48,7 @@ def place(tmp_path):
     (tmp_path / "bundle" / "bundle.json").write_text("{}")
     np.savez(tmp_path / "x.npz", X=np.zeros((4, 2)), y=np.array([0, 0, 1, 1]))
     (tmp_path / "file.onnx").write_text("")
+    (tmp_path / "v.csv").write_text("a,kind\n1,x\n2,y\n")
     (tmp_path / "page.html").mkdir()
     return tmp_path
 
@@ -94,6 +95,15 @@ def test_wrong_paths_and_names_are_said_without_torch_by_every_command(place):
         (["classify", run, gone], "does not exist"),
         (["search", gone, x], "no run at"),
         (["search", run, gone], "does not exist"),
+        (["train", *train, "--label", "Y2"], "there is no column 'Y2' for --label"),
+        (["train", "--data", str(place / "v.csv")], "found no column of labels among the columns 'a', 'kind'"),
+        (["data", "look", x, "--judge", "z"], "there is no column 'z' for --judge"),
+        (["verify", gone, x, x], "no run at"),
+        (["verify", run, x, gone], "does not exist"),
+        (["suspects", gone], "no run at"),
+        (["suspects", run, "--out", "x.txt"], "must end in .csv"),
+        (["serve", gone], "no run at"),
+        (["serve", run, "--port", "70000"], "--port must be between"),
         (["report", gone], "no run at"),
         (["report", run, "--out", page], "must be a file"),
         (["explore", gone], "no run at"),
