@@ -48,8 +48,8 @@ package: $(READY)  ## wheel and source archive in dist/, their metadata checked
 	@$(BIN)/python -m build --no-isolation
 	@$(BIN)/python -m twine check --strict dist/*
 
-readme: $(READY)  ## every shell line of the README as printed, in an empty environment (long; OFFLINE=--offline without weights)
-	@$(BIN)/python tools/readme.py $(OFFLINE)
+readme: $(READY)  ## every shell line of the README as printed, in an empty environment (long)
+	@$(BIN)/python tools/readme.py
 
 format: $(READY)  ## let ruff rewrite the code
 	@$(BIN)/ruff format .

@@ -1,8 +1,8 @@
-"""Run every shell line of the README as it is printed, in an empty environment: python tools/readme.py [--offline].
+"""Run every shell line of the README as it is printed, in an empty environment: python tools/readme.py.
 
 The lines run one after the other, in one shell, in a copy of the repository in a temporary folder beside small data
 under the names that the README uses. `pip install` builds the wheel there and installs it. Versions are those of
-constraints.txt. With --offline nothing is downloaded but packages: networks start without their pretrained weights.
+constraints.txt. Nothing but packages is downloaded.
 """
 
 import os
@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 ROOT = Path(__file__).parent.parent
+PHOTOGRAPH = 240  # pixels of the short side from which on images are surely taken for photographs
 COLOURS = {"cat": (200, 120, 40), "dog": (60, 60, 60), "fox": (220, 40, 20)}
 
 
@@ -26,8 +27,10 @@ def shell_lines(page: Path) -> list[str]:
     return [re.sub(r"\s+#.*", "", line).strip() for line in re.findall(r"^    \S.*$", text, re.M)]
 
 
-def write_examples(folder: Path) -> None:
-    """Small data under the names of the README: features.npz, new.npy, photos/, holiday/ and cat.jpg."""
+def write_examples(folder: Path, side: int) -> None:
+    """Little data under the names of the README: features.npz, new.npy, and images, ``side`` pixels high, in photos/,
+    holiday/ and cat.jpg.
+    """
     rng = np.random.default_rng(0)
     labels = np.arange(120) % 3
     centres = rng.normal(size=(3, 2, 8)) * 3  # two modes a class
@@ -37,27 +40,25 @@ def write_examples(folder: Path) -> None:
     for name, colour in COLOURS.items():
         (folder / "photos" / name).mkdir(parents=True)
         for number in range(6):
-            _paint(folder / "photos" / name / f"{number}.jpg", colour, rng)
+            _paint(folder / "photos" / name / f"{number}.jpg", colour, side, rng)
     (folder / "holiday").mkdir()
-    _paint(folder / "holiday" / "beach.jpg", COLOURS["dog"], rng)
-    _paint(folder / "cat.jpg", COLOURS["cat"], rng)
+    _paint(folder / "holiday" / "beach.jpg", COLOURS["dog"], side, rng)
+    _paint(folder / "cat.jpg", COLOURS["cat"], side, rng)
 
 
-def _paint(path: Path, colour: tuple[int, int, int], rng: np.random.Generator) -> None:
-    pixels = np.array(colour) + rng.normal(0, 30, (48, 64, 3))
+def _paint(path: Path, colour: tuple[int, int, int], side: int, rng: np.random.Generator) -> None:
+    pixels = np.array(colour) + rng.normal(0, 30, (side, side + side // 3, 3))
     Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
 
 
-def main(offline: bool) -> int:
+def main() -> int:
     """Make the environment and the copy, run the lines, and return the exit code of the first that fails, or 0."""
     lines = shell_lines(ROOT / "README.md")
-    if offline:
-        lines = [line.replace("@pretrained", "") for line in lines]
     with tempfile.TemporaryDirectory() as place:
         copy, empty = Path(place) / "clone", Path(place) / "environment"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(copy)], check=True)
         venv.create(empty, with_pip=True)
-        write_examples(copy)
+        write_examples(copy, side=PHOTOGRAPH)
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         environment |= {
             "PATH": f"{empty / 'bin'}:{os.environ['PATH']}",
@@ -72,4 +73,4 @@ def _quoted(line: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main("--offline" in sys.argv[1:]))
+    sys.exit(main())

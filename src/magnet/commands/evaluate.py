@@ -138,4 +138,5 @@ def _show_pairs(found: dict[str, Any], console: Console) -> None:
     rates = table(*columns, right=columns)
     for row in found["at"]:
         rates.add_row(percent(row["rate"]), percent(row["true_accept"]), f"{row['threshold']:.2f}")
-    console.print(rates, "")
+    if found["at"]:  # few pairs say nothing of rare mistakes
+        console.print(rates, "")
