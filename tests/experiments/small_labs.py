@@ -6,7 +6,8 @@ from pathlib import Path
 from rich.console import Console
 
 from magnet.experiments.lab import Lab, methods_of
-from magnet.training.config import TrainConfig, with_preset
+from magnet.training.config import TrainConfig
+from magnet.training.presets import with_preset
 
 TINY = {"epochs": 2, "dim": 8, "clusters_per_class": 2, "device": "cpu", "quiet": True}
 FIXED = frozenset({"learning_rate", "alpha", "scaling", "impostor_fraction", "batch", "clusters_per_class"})

@@ -13,7 +13,8 @@ from rich.console import Console
 from magnet.experiments import attributes, cache, demo
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, agreement, read_values, spread
-from magnet.training.config import TrainConfig, with_preset
+from magnet.training.config import TrainConfig
+from magnet.training.presets import with_preset
 from magnet.training.train import train
 from training.short_runs import write_vectors
 

@@ -9,7 +9,8 @@ from rich.console import Console
 from magnet.errors import UserError
 from magnet.experiments import estimator
 from magnet.experiments.lab import Lab
-from magnet.training.config import TrainConfig, with_preset
+from magnet.training.config import TrainConfig
+from magnet.training.presets import with_preset
 from training.short_runs import write_images, write_vectors
 
 

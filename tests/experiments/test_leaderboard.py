@@ -8,7 +8,8 @@ from rich.console import Console
 
 from magnet.experiments import leaderboard
 from magnet.experiments.lab import Lab, read_row
-from magnet.training.config import TrainConfig, with_preset
+from magnet.training.config import TrainConfig
+from magnet.training.presets import with_preset
 from training.short_runs import write_vectors
 
 

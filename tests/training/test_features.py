@@ -15,8 +15,9 @@ from magnet.data import open_data
 from magnet.errors import UserError
 from magnet.runs.run import Run
 from magnet.training import features
-from magnet.training.config import TrainConfig, read_config, with_preset
+from magnet.training.config import TrainConfig, read_config
 from magnet.training.features import features_for
+from magnet.training.presets import with_preset
 from magnet.training.train import train
 from magnet.training.workbench import complete, make_workbench
 from training.short_runs import differences, left_behind, weights, write_images

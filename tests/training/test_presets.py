@@ -9,7 +9,8 @@ from PIL import Image
 from magnet.commands.train import main as train_command
 from magnet.errors import UserError
 from magnet.methods import Options
-from magnet.training.config import PRESETS, TrainConfig, start_note, with_preset
+from magnet.training.config import TrainConfig
+from magnet.training.presets import PRESETS, start_note, with_preset
 
 # The table of appendix B as printed: Pet, Flowers, Dogs, ImageNet Attributes, hierarchy recovery.
 COLUMNS = ("paper/pets", "paper/flowers", "paper/dogs", "paper/imagenet-attributes", "paper/hierarchy")
@@ -73,7 +74,7 @@ def weights_are_here(monkeypatch):
     """Whether pretrained weights are on this machine is as a test says, whatever is installed."""
 
     def say(here):
-        monkeypatch.setattr("magnet.training.config.weights_for_photographs", lambda: here)
+        monkeypatch.setattr("magnet.training.presets.weights_for_photographs", lambda: here)
 
     return say
 

@@ -10,7 +10,8 @@ from magnet.export.onnx import Graph, model_of
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
 from magnet.start import Start, WithinClusters
-from magnet.training.config import TrainConfig, read_config, with_preset
+from magnet.training.config import TrainConfig, read_config
+from magnet.training.presets import with_preset
 from magnet.training.start import prepare
 from magnet.training.train import train
 from magnet.training.workbench import complete, make_workbench, open_for

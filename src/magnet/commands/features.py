@@ -13,7 +13,8 @@ from magnet.data.sources import kind_of
 from magnet.errors import UserError
 from magnet.files import replacing
 from magnet.runs.folders import check_file
-from magnet.training.config import TrainConfig, start_note, with_preset
+from magnet.training.config import TrainConfig
+from magnet.training.presets import start_note, with_preset
 
 if TYPE_CHECKING:
     from magnet.data import Dataset

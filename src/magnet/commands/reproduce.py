@@ -13,7 +13,8 @@ from magnet.commands.terminal import given_options, read_grouped, say_notes, sho
 from magnet.commands.train import GROUPS, check_settings, check_used, preset_defaults, read_deciding
 from magnet.errors import UserError, did_you_mean
 from magnet.methods import check_method
-from magnet.training.config import TrainConfig, start_note
+from magnet.training.config import TrainConfig
+from magnet.training.presets import start_note
 
 EXPERIMENTS = {
     "fine-grained": "test error of every method, settings chosen by an equal search (tables a to d)",

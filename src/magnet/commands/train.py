@@ -16,8 +16,9 @@ from magnet.commands.terminal import given_options, line_console, plain, read_gr
 from magnet.data.sources import find_source, kind_of
 from magnet.errors import UserError
 from magnet.runs.folders import check_run
-from magnet.training.config import CONFIG, TrainConfig, read_config, start_note, with_preset
+from magnet.training.config import CONFIG, TrainConfig, read_config
 from magnet.training.loggers import check_logger
+from magnet.training.presets import start_note, with_preset
 
 if TYPE_CHECKING:
     from magnet.data import Dataset

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from magnet.commands.terminal import given_options, percent, progress, read_grouped, short_name, table
 from magnet.commands.train import GROUPS, check_settings, check_used, config_of, preset_defaults, read_deciding
-from magnet.training.config import TrainConfig, with_preset
+from magnet.training.config import TrainConfig
+from magnet.training.presets import with_preset
 
 if TYPE_CHECKING:
     from magnet.training.search import Search, Study

@@ -14,7 +14,8 @@ from magnet.report.explorer.build import build_explorer
 from magnet.report.layout import lay_out
 from magnet.report.maps import Map, draw_maps
 from magnet.runs.run import Run
-from magnet.training.config import CONFIG, TrainConfig, with_preset
+from magnet.training.config import CONFIG, TrainConfig
+from magnet.training.presets import with_preset
 from magnet.training.start import prepare
 from magnet.training.train import train
 from magnet.training.workbench import complete

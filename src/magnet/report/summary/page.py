@@ -35,7 +35,8 @@ from magnet.report.summary.figures import (
     with_attributes,
 )
 from magnet.report.summary.findings import ReportedRun
-from magnet.training.config import TrainConfig, with_preset
+from magnet.training.config import TrainConfig
+from magnet.training.presets import with_preset
 from magnet.training.workbench import absolute
 
 # Colours of runs that are too dark for a dark page, or too light for a light one.
