@@ -40,7 +40,8 @@ unit: $(READY)  ## the tests, on two processes of one thread each
 coverage: $(READY)  ## the tests, and how much of the package they run; the floor is in pyproject.toml
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --cov=magnet --cov-report=term:skip-covered
 
-docs: $(READY)  ## the documentation as a site, in site/; any warning is an error
+docs: $(READY)  ## the documentation as a site, in site/, its pictures of the explorer up to date; any warning is an error
+	@$(BIN)/python tools/hero.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 package: $(READY)  ## wheel and source archive in dist/, their metadata checked

@@ -5,6 +5,7 @@ import torch
 
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
+from magnet.report import layout
 from magnet.report.layout import lay_out
 
 
@@ -61,3 +62,14 @@ def test_centres_lie_among_the_examples_closest_to_them_and_do_not_move_them():
     for centre, place in zip(centres, middle, strict=True):
         closest = np.argsort(((representations - centre) ** 2).sum(axis=1))[:10]
         np.testing.assert_allclose(place, np.median(placed[closest], axis=0))
+
+
+def test_of_very_many_a_sample_is_laid_out_and_the_others_lie_between_their_nearest(monkeypatch):
+    monkeypatch.setattr(layout, "MOST", 60)
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(100, 3)) + 20 * (np.arange(100) % 2)[:, None]
+    placed, _ = layout.lay_out(points, points[:2], seed=0)
+    assert placed.shape == (100, 2)
+    groups = placed[::2], placed[1::2]
+    apart = np.linalg.norm(groups[0].mean(axis=0) - groups[1].mean(axis=0))
+    assert all(np.linalg.norm(group - group.mean(axis=0), axis=1).max() < apart for group in groups)

@@ -9,6 +9,7 @@ from magnet.errors import UserError
 from magnet.neighbours import nearest
 
 CLOSEST = 10  # representations that place a centre
+MOST = 50_000  # representations that t-SNE lays out; with more it takes hours
 FEW = 3000  # points below which exact neighbours and Barnes-Hut are quicker than approximations and interpolation
 Positions = tuple[np.ndarray, np.ndarray]  # of examples (n, 2) and of centres (J, 2)
 
@@ -19,14 +20,23 @@ def lay_out(
     """Positions (n, 2) and (J, 2) of representations (n, d) and cluster centres (J, d); the same for the same seed.
 
     t-SNE sees the representations alone: centres know the classes, and would pull the examples of a class together.
-    A centre is put at the median place of the representations closest to it.
+    A centre is put at the median place of the representations closest to it. Of more than MOST representations, a
+    sample is laid out, and the others are put between the three of it that are closest to them.
 
     Args:
         start: (n, 2) where the examples lie on another map. This one then begins there, in fewer iterations, and is
             turned so that the two can be compared.
     """
     points = representations.astype(np.float64)
-    placed = _from_scratch(points, seed) if start is None else _onwards(points, start, seed)
+    some = np.arange(len(points))
+    if len(points) > MOST:
+        some = np.sort(np.random.default_rng(seed).permutation(len(points))[:MOST])
+    laid = _from_scratch(points[some], seed) if start is None else _onwards(points[some], start[some], seed)
+    placed = laid
+    if len(some) < len(points):
+        near = nearest(torch.from_numpy(points), torch.from_numpy(points[some]), 3)[1]
+        placed = laid[near.numpy()].mean(axis=1)
+        placed[some] = laid
     closest = nearest(torch.from_numpy(centres).double(), torch.from_numpy(points), CLOSEST)[1]
     return placed, np.median(placed[closest.numpy()], axis=1)
 

@@ -37,7 +37,7 @@ def many(count: int) -> dict:
     run = {
         "name": "many", "method": "magnet", "about": "magnet", "rule": "kNC", "checkpoint": "last: step 10 of 10",
         "steps": 10,
-        "test": None, "split": encode(rng.integers(3, size=count), "u1"), "moments": [moment],
+        "test": None, "crowd": None, "split": encode(rng.integers(3, size=count), "u1"), "moments": [moment],
         "contrast": {"beside": 4, "ids": encode(few[:, 0], "i4"), "other": encode_ids(few[:, 1] % CLASSES, CLASSES),
                      "ofOwn": encode(few, "i4"), "ofOther": encode(few, "i4")},
     }  # fmt: skip

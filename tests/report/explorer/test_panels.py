@@ -74,6 +74,8 @@ def test_a_suspect_is_spelled_out_and_stands_between_the_nearest_of_both_classes
 def test_marks_survive_a_reload_and_are_exported_with_the_corrected_label(digits_page, open_page):
     page = open_page(digits_page)
     page.click("#tab-Suspects")
+    assert page.count(".suspect") == 50
+    page.js("document.getElementById('more').click()")
     assert page.count(".suspect") == 200
     rows = exported(page)
     losses = [float(row["loss"]) for row in rows]

@@ -1,7 +1,7 @@
 """From runs to the page and its table."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 
 from magnet import __version__
 from magnet.errors import UserError
+from magnet.neighbours import nearest
 from magnet.report.explorer.examples import Contrast, Predictions, choose, contrast, predict
 from magnet.report.explorer.looks import Keep, looks
 from magnet.report.explorer.moments import Moment, evaluated_moment, kept_moments, lay_out_moments
@@ -35,6 +36,7 @@ class Seen:
     moments: list[Moment]  # in the order of their steps; one is the evaluated checkpoint
     maps: list[Positions]
     doubtful: Contrast
+    crowd: tuple[np.ndarray, np.ndarray] | None = None  # training examples that are not shown: places (m, 2), classes
 
     @property
     def end(self) -> tuple[Moment, Positions]:
@@ -99,11 +101,29 @@ def build_explorer(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -
             moments = sorted([*kept_moments(run, labels, predictions.place), *moments], key=lambda m: m.step)
         say(f"{run.folder.name}: laying out {len(moments)} map{'s' * (len(moments) > 1)}")
         maps = lay_out_moments(moments, seed=seed)
-        seen.append(Seen(run, predictions, moments, maps, contrast(predictions, labels)))
+        found = Seen(run, predictions, moments, maps, contrast(predictions, labels))
+        seen.append(replace(found, crowd=place_crowd(found)))
     described = describe_data(data, rows)
     described["version"] = __version__
-    described["runs"] = [describe_run(s.run, rows, s.moments, s.maps, s.doubtful) for s in seen]
+    described["runs"] = [describe_run(s.run, rows, s.moments, s.maps, s.doubtful, s.crowd) for s in seen]
     return Explorer(rows, seen, described, say)
+
+
+def place_crowd(seen: Seen) -> tuple[np.ndarray, np.ndarray] | None:
+    """Where the training examples that are not shown would lie, and their classes; None where all are shown.
+
+    Each is put between the three shown examples nearest to it, the nearer the closer: for the densities of a map.
+    """
+    moment, (positions, _) = seen.end
+    hidden = torch.ones(len(seen.run.labels), dtype=torch.bool)
+    hidden[seen.predictions.place[seen.predictions.place >= 0]] = False
+    if not hidden.any():
+        return None
+    squared, near = nearest(seen.run.references[hidden], moment.representations, 3)
+    share = 1 / squared.double().sqrt().clamp_min(1e-9)
+    share /= share.sum(dim=1, keepdim=True)
+    places = (positions[near.numpy()] * share.numpy()[..., None]).sum(axis=1)
+    return places, seen.run.labels[hidden].numpy()
 
 
 def looked_at_most(seen: Sequence[Seen], count: int) -> list[int]:

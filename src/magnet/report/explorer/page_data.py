@@ -11,7 +11,15 @@ from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.methods.base import RULE_NAMES
-from magnet.report.explorer.encoding import Encoded, encode, encode_bits, encode_ids, encode_positions
+from magnet.report.explorer.encoding import (
+    Encoded,
+    encode,
+    encode_bits,
+    encode_crowd,
+    encode_ids,
+    encode_positions,
+    square_around,
+)
 from magnet.report.explorer.examples import Contrast
 from magnet.report.explorer.moments import Moment, near_each_other
 from magnet.report.html import percent
@@ -64,9 +72,14 @@ def find_originals(data: Dataset, page: Path) -> str:
 
 
 def describe_run(
-    run: Run, rows: np.ndarray, moments: list[Moment], maps: list[Positions], doubtful: Contrast
+    run: Run,
+    rows: np.ndarray,
+    moments: list[Moment],
+    maps: list[Positions],
+    doubtful: Contrast,
+    crowd: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, Any]:
-    """What a run says of the examples that are shown, at each of its moments."""
+    """What a run says of the examples that are shown, at each of its moments; the crowd is what is not shown."""
     count, places = len(rows), encode_positions(maps)
     config = run.config
     return {
@@ -85,6 +98,7 @@ def describe_run(
             "ofOwn": encode(doubtful.of_own.numpy(), "i4"),
             "ofOther": encode(doubtful.of_other.numpy(), "i4"),
         },
+        "crowd": None if crowd is None else encode_crowd(square_around(maps)(crowd[0]), crowd[1]),
         "moments": [_describe_moment(m, count, *place) for m, place in zip(moments, places, strict=True)],
     }
 

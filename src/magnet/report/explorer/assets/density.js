@@ -17,8 +17,20 @@ function densities(data, moment) {
     for (let i = 0; i < field.length; i += 1) if (field[i] > top[i]) { top[i] = field[i]; owner[i] = label; }
     return findPeaks(field);
   });
+  if (moment.evaluated && moment.run.crowd) addCrowd(top, owner, moment.run.crowd, moment.shown.length);
   moment.densities = { top, owner, peaks };
   return moment.densities;
+}
+
+// The training examples that are not shown: where they are, the class that most of them have.
+function addCrowd(top, owner, { counts, owner: most }, shown) {
+  const total = counts.reduce((sum, v) => sum + v, 0);
+  let field = counts;
+  for (let pass = 0; pass < 2; pass += 1) field = box(box(field, 1, CELLS, 1), CELLS, 1, 1);
+  for (let i = 0; i < field.length; i += 1) {
+    top[i] += (field[i] * shown) / total; // as if all were as many as the shown ones
+    if (most[i] !== NONE) owner[i] = most[i];
+  }
 }
 
 function findPeaks(field) {

@@ -23,7 +23,7 @@ const summaryChoice = { run: 0 };
 
 // "magnet with linear, preset vectors, seed 0, trained on digits: 1,797 vectors of 10 classes. Best: step 12 of 40."
 function runWords(data, run) {
-  const kind = data.kind === "images" ? "photograph" : "vector";
+  const kind = data.kind === "images" ? "image" : "vector";
   const step = run.checkpoint.charAt(0).toUpperCase() + run.checkpoint.slice(1);
   return `${run.about}, trained on ${data.name}: ${plural(data.total, kind)} of ${whole(data.classes.length)} classes. ${step}.`;
 }

@@ -1,6 +1,7 @@
 // Suspects: the examples that go worst, as a list to check labels with; marks and list are exported together.
 
 const LISTED = 200;
+const AT_ONCE = 50; // the rest are a click away
 const suspectsChoice = { run: 0, by: "loss", part: "all", marked: "all" };
 
 function suspects(data, { run: number, by, part, marked }, most = LISTED) {
@@ -9,7 +10,12 @@ function suspects(data, { run: number, by, part, marked }, most = LISTED) {
   const score = by === "loss" ? (id) => lossOf(moment, id) : (id) => depth(moment, id);
   const wanted = (id) => (part === "all" || PARTS[run.split[id]] === part) && (by === "loss" || score(id) > 0)
     && (marked === "all" || (markOf(data, id)?.verdict ?? "unmarked") === marked);
-  return sortedBy(moment, by, score).filter(wanted).slice(0, most);
+  const found = [];
+  for (const id of sortedBy(moment, by, score)) {
+    if (wanted(id)) found.push(id);
+    if (found.length >= most) break;
+  }
+  return found;
 }
 
 // All examples of a moment by a score, the highest first; sorted once.
@@ -40,7 +46,11 @@ function suspectsPanel(data) {
       ? `Loss is -log of the probability of the label: by ${run.rule}, and for training examples by votes that they had no part in. Choose one to mark its label right or wrong.`
       : "How many sigmas nearer an example is to a cluster of another class than to its own cluster." }),
     ids.length ? null : el("p", { textContent: choice.marked === "all" ? "Nothing to suspect: every example is nearest to its own cluster." : "None is marked so." }),
-    ...ids.map((id) => suspect(data, run, id)),
+    ...ids.slice(0, AT_ONCE).map((id) => suspect(data, run, id)),
+    ids.length > AT_ONCE ? el("button", {
+      class: "plain", type: "button", id: "more", textContent: `Show ${ids.length - AT_ONCE} more`,
+      onclick: (event) => event.currentTarget.replaceWith(...ids.slice(AT_ONCE).map((id) => suspect(data, run, id))),
+    }) : null,
   ];
 }
 
