@@ -29,7 +29,8 @@ def test_all_maps_of_every_method_are_drawn(tmp_path, monkeypatch):
         assert found["clusters"] in (10, 20, 40, 80, 160), "as many for each digit as the start chose"
         assert 0.1 < found["same_class_on_map"] <= 1
         assert len(found["shown"]) == 8
-        assert len({shown["class"] for shown in found["shown"]}) == 4
+        # Two clusters of each of four digits; where the start chose one cluster for each digit, one of each of eight.
+        assert len({shown["class"] for shown in found["shown"]}) == (8 if found["clusters"] == 10 else 4)
         assert all(len(shown["closest"]) == 4 for shown in found["shown"])
     json.dumps(drawn.values)
 

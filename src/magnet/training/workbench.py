@@ -98,7 +98,7 @@ def complete(config: TrainConfig, data: Dataset) -> TrainConfig:
     if config.data.lower().endswith(".npy"):  # labels are files
         label, judge = (name and absolute(name) for name in (label, judge))
     config = replace(config, data=absolute(config.data), start=start, label=label, judge=judge)
-    if config.backbone == "auto" and config.weights:
+    if config.backbone == "auto" and config.weights and data.kind == "images":
         config = replace(config, backbone=backbone_of(config.weights))
     if config.backbone == "auto":
         vectors = "linear" if config.start == "whitened" else "mlp"
