@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo bench test lint types unit coverage docs package readme format clean
+.PHONY: demo bench test lint types unit soak coverage docs package readme format clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -39,6 +39,10 @@ unit: $(READY)  ## the tests, on two processes of one thread each
 
 coverage: $(READY)  ## the tests, and how much of the package they run; the floor is in pyproject.toml
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --cov=magnet --cov-report=term:skip-covered
+
+SHARE ?= 1
+soak: $(READY)  ## faults of all kinds for about two hours, as a table (SHARE=0.05: a twentieth of the cases)
+	@OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -W ignore -m faults.soak --share $(SHARE)
 
 docs: $(READY)  ## the documentation as a site, in site/, its pictures of the explorer up to date; any warning is an error
 	@$(BIN)/python tools/hero.py

@@ -64,6 +64,7 @@ def commands(run: Path, scratch: Path) -> dict[str, list[object]]:
 def damaged_runs(run: Path, scratch: Path, cases: int, seed: int) -> Iterator[tuple[str, Outcome]]:
     """So many cases, each of one damaged file and one command: what was done, and the outcome."""
     chance = random.Random(seed)
+    scratch.mkdir(parents=True, exist_ok=True)
     names = sorted(path.relative_to(run) for path in run.rglob("*") if path.is_file() and path.name != ".lock")
     asked = commands(run, scratch)
     expected = {name: printed(*words) for name, words in asked.items()}

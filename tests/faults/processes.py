@@ -89,6 +89,7 @@ def full_disks(folder: Path, sizes: list[int]) -> Iterator[tuple[str, Outcome]]:
 
 def readers_of_full_disks(folder: Path, finished: Path) -> Iterator[tuple[str, Outcome]]:
     """Commands that only read a run, which lies on a disk without any room, or on one that may not be written."""
+    folder.mkdir(parents=True, exist_ok=True)
     for what in ("full", "read-only"):
         with small_disk(folder / what, 4096) as disk:
             copy = Path(shutil.copytree(finished, disk / "run", ignore=shutil.ignore_patterns("cache")))

@@ -45,6 +45,11 @@ def batches(data: Dataset, rows: Tensor, drawn: Iterable[list[int]], workers: in
             with _signals_held():
                 started = iter(loader)
             yield from started
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            reason = " ".join(str(error).split())[:120]
+            raise ChildProcessError(f"a process that decodes images has ended ({reason}): lower --workers") from error
         except UserError as error:  # comes with the worker's traceback as its text
             raise UserError(str(error).rpartition("UserError: ")[2].strip()) from None
 

@@ -1,7 +1,10 @@
 """What a person sees of a run: a live bar or plain lines, and numbers that reveal a broken run."""
 
+import os
+import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,6 +17,16 @@ from torch import Tensor
 from magnet.errors import visible
 from magnet.index import ClusterIndex
 from magnet.training.checkpoint import Watched
+
+
+class SteadyConsole(Console):
+    """A console whose reader may go away (`magnet train | head`): then it is silent, and the training goes on."""
+
+    def on_broken_pipe(self) -> None:
+        """Write to nowhere from now on."""
+        self.quiet = True
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Display:
@@ -30,7 +43,7 @@ class Display:
     def __init__(
         self, title: str, total: int = 0, *, quiet: bool = False, silent: bool = False, console: Console | None = None
     ) -> None:
-        self.console = console or Console()
+        self.console = console or SteadyConsole()
         self.silent = silent
         self.title, self.total = title, total
         self.live = not quiet and not silent and self.console.is_terminal

@@ -1,13 +1,72 @@
 """What ranks tell each other: the index without the representations, and the losses of their batches."""
 
+import os
+import sys
+import threading
+import time
 from heapq import heapreplace
+from typing import Self
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from magnet.clustering import KMeansResult, distinct, kmeans_per_class
 from magnet.index import ClusterIndex
+
+EVERY = 2.0  # seconds between two signs of life
+SILENCE = 25  # seconds without one; torchrun takes up to 30 more to end a process that is stopped
+
+
+class Heartbeat:
+    """Ends this process where another rank has not been heard of for `SILENCE` seconds: it was stopped, or is gone.
+
+    A rank that waits for another in a collective would wait for hours. A thread of each rank counts up in the store
+    that the ranks have met in, and looks whether the others do.
+    """
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self.rank, self.others = rank, [other for other in range(world_size) if other != rank]
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="heartbeat")
+
+    def __enter__(self) -> Self:
+        if self.others:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+
+    def _watch(self) -> None:
+        address, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "0"))
+        try:
+            store = PrefixStore("heartbeat", TCPStore(address, port, is_master=False, wait_for_workers=False))
+            beats, heard = 0, {other: (-1, time.monotonic()) for other in self.others}
+            before = time.monotonic()
+            while not self._end.wait(EVERY):
+                beats, now = beats + 1, time.monotonic()
+                store.set(str(self.rank), str(beats))
+                slept = now - before > 3 * EVERY  # this process, or the machine, was stopped: the others are given time
+                before = now
+                for other in self.others:
+                    count = _beats(store, other)
+                    if count != heard[other][0] or slept:
+                        heard[other] = count, now
+                    elif now - heard[other][1] > SILENCE:
+                        self._leave(f"rank {other} has not answered for {SILENCE} seconds")
+        except RuntimeError as error:  # the store has gone with the process that held it
+            if not self._end.wait(EVERY):
+                self._leave(f"the other ranks cannot be reached ({' '.join(str(error).split())[:80]})")
+
+    def _leave(self, reason: str) -> None:
+        print(f"magnet: {reason}: rank {self.rank} ends. Go on with --resume", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def _beats(store: Store, rank: int) -> int:
+    return int(store.get(str(rank))) if store.check([str(rank)]) else 0
 
 
 def gather_rows(rows: Tensor, world_size: int) -> Tensor:

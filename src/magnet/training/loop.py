@@ -25,6 +25,7 @@ from magnet.evaluation.errors import Judged, judge
 from magnet.index import ClusterIndex
 from magnet.methods.base import generator, seed_globally
 from magnet.sampler import LARGEST_LOSS
+from magnet.tensors import is_finite
 from magnet.training.batches import batches
 from magnet.training.checkpoint import (
     FOLDER,
@@ -87,6 +88,7 @@ R = TypeVar("R")
 
 LOG_EVERY = 20
 ONE_REQUEST = 1.0  # seconds in which a signal that comes twice is one request: `timeout` sends it to process and group
+COLLAPSED = 1e-6  # of their size, in which clusters are told apart by single precision
 LARGEST_WEIGHT = 1e15  # beyond it the squares of representations overflow
 UNBOUNDED = "the weights grew without bounds"
 
@@ -155,6 +157,7 @@ class Trainer:
         self.stream: Iterator[tuple[Tensor, Tensor]] = iter(())
         self.interrupted = False  # a signal came to this process,
         self.interrupted_at = 0.0  # at this time
+        self.warned = False  # of a collapse, or of chance
         self.stopping = False  # one came to any process, as all were told in the last step
         self.step, self.saved_at = 0, -1
         self.progress: Progress = {
@@ -193,6 +196,13 @@ class Trainer:
                     if due.last or self.progress["finished"] or self.stopping:
                         break
                     self._step()
+        except RuntimeError as error:  # which torch raises wherever the program is when a worker has gone
+            if "DataLoader worker" not in str(error):
+                raise
+            raise ChildProcessError(
+                f"a process that decodes images has ended at step {self.step} ({' '.join(str(error).split())[:120]}): "
+                f"memory may be short, then lower --workers; go on: magnet train --resume {self.folder}"
+            ) from error
         except RangeError as error:
             if self.step == 0:
                 raise
@@ -324,6 +334,7 @@ class Trainer:
             record |= {"clusters": len(index), "smallest_cluster": int(index.sizes.min())}
             record |= {"variance": float(index.variance), "kmeans_iterations": index.iterations}
             self.index = index
+            self._warn_of_collapse(index)
         self.method.refresh(snapshot.everything, index)
         self.stream = iter(())  # what was drawn from the old space is drawn again from the new one
         self.progress["refreshed_at"] = self.step
@@ -350,6 +361,13 @@ class Trainer:
             sums = gather_rows(torch.tensor([found], dtype=torch.float64) * len(mine), self.world).sum(dim=0)
             found = Judged(*(sums / len(self.validation)).tolist())
         self._note(found)
+        chance = 1 - float(torch.bincount(truth).max()) / max(len(truth), 1)
+        if self.step >= self.epoch_steps and found.error >= chance and not self.warned:
+            self.warned = True
+            self.display.say(
+                f"note: the validation error at step {self.step} is {found.error:.1%}, no better than one class for "
+                f"all ({chance:.1%}): try another --learning-rate, or look at the labels"
+            )
         if config.patience and self.progress["since_best"] >= config.patience:
             self.progress["finished"] = True
         if self.journal:
@@ -369,6 +387,17 @@ class Trainer:
         assert references is not None
         folds = Folds([Examples(references, labels)], [held], weight, config.neighbours, config.seed)
         return choose_knn(folds, [index.variance]).of_examples(references, labels, index.variance)
+
+    def _warn_of_collapse(self, index: ClusterIndex) -> None:
+        """Say once that all clusters lie at one point, as far as the digits of their coordinates tell."""
+        centres = index.centres.double()
+        spread, size = float((centres - centres.mean(dim=0)).abs().max()), float(centres.abs().max())
+        if spread <= COLLAPSED * size and not self.warned:
+            self.warned = True
+            self.display.say(
+                f"note: the representations have collapsed at step {self.step}: all clusters lie within {spread:.2g} "
+                f"of each other, {size:.2g} from the origin. Try a lower --learning-rate, or standardise the inputs"
+            )
 
     def _note(self, found: Judged) -> None:
         """The best step is the one with the lowest log-loss, of equals the latest; equals do not renew the patience.
@@ -391,9 +420,9 @@ class Trainer:
         raise RuntimeError("the sampler draws no batches")
 
     def _save(self) -> None:
+        if not self._is_bounded():  # no loss after this step has told; what is written must be good to go on from
+            raise self._diverged(UNBOUNDED)
         if self.step >= self.total:
-            if not self._is_bounded():  # no loss after the last step would tell
-                raise self._diverged(UNBOUNDED)
             self.progress["finished"] = True
         self.saved_at = self.step
         self.progress["watch"] = self.watch.state()
@@ -427,7 +456,10 @@ class Trainer:
             raise UserError(f"{checkpoint.path} does not fit the run's configuration ({error})") from error
 
     def _is_bounded(self) -> bool:
-        return all(bool((p.abs() < LARGEST_WEIGHT).all()) for p in self.learner.parameters())
+        buffers = (b for b in self.learner.buffers() if b.is_floating_point())  # such as batch-norm statistics
+        return all(bool((p.abs() < LARGEST_WEIGHT).all()) for p in self.learner.parameters()) and all(
+            is_finite(b) for b in buffers
+        )
 
     def _diverged(self, what: str) -> FloatingPointError:
         return FloatingPointError(

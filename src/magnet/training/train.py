@@ -18,7 +18,8 @@ from magnet.files import lock, remove_drafts
 from magnet.methods import method_class
 from magnet.training.checkpoint import FOLDER, LEARNER, checkpoints, open_checkpoint
 from magnet.training.config import CONFIG, TrainConfig, read_config
-from magnet.training.display import Display
+from magnet.training.display import Display, SteadyConsole
+from magnet.training.distribution import Heartbeat
 from magnet.training.folder import change_note, check_parts, keep_parts, merge_again, restore_parts
 from magnet.training.loop import Trainer
 from magnet.training.workbench import Workbench, complete, make_workbench, on_features, open_for
@@ -67,6 +68,7 @@ def train(
     if config.warm_start and not started:
         _take_network(bench, config.warm_start)
     with ExitStack() as until_trained:
+        until_trained.enter_context(Heartbeat(fabric.global_rank, fabric.world_size))
         if fabric.is_global_zero:  # nothing is written before all settings have been seen to work
             folder.mkdir(parents=True, exist_ok=True)
             until_trained.enter_context(lock(folder / LOCK, lambda: _busy(folder)))
@@ -105,7 +107,7 @@ def _saying(console: Console | None, silent: bool) -> Iterator[Callable[[str], N
     if silent:
         yield lambda line: None
         return
-    with (console or Console()).status("") as status:
+    with (console or SteadyConsole()).status("") as status:
         yield lambda line: status.update(line)
 
 

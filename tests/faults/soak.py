@@ -1,0 +1,103 @@
+"""The long version of the tests of faults: prints a table of what was tried and what a person would have met.
+
+make soak                     (an hour or so)
+make soak SHARE=0.05          (a twentieth of the cases)
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from faults.damage import damaged_runs, make_run
+from faults.divergence import constant, diverging
+from faults.hostile import damaged_inputs, hostile_data
+from faults.options import odd_options
+from faults.outcomes import GOOD, SAID, SAME, SILENT, Outcome
+from faults.processes import can_mount, full_disks, killed_runs, readers_beside_a_trainer, readers_of_full_disks
+from training.short_runs import run, write_vectors
+
+Cases = Iterable[tuple[str, Outcome]]
+
+
+def rows(folder: Path, share: float, seed: int) -> dict[str, Cases]:
+    """The rows of the table: what is tried, and its cases, made as they are asked for."""
+
+    def part(cases: int) -> int:
+        return max(1, round(cases * share))
+
+    finished = make_run(folder)
+    found: dict[str, Cases] = {
+        "files of a run damaged, then a command": damaged_runs(finished, folder / "damage", part(10_000), seed),
+        "hostile data and settings": hostile_data(folder / "hostile"),
+        "damaged data files": damaged_inputs(folder / "inputs", part(10_000), seed),
+        "every option of train, odd values": odd_options(folder / "options", None if share >= 1 else part(800), seed),
+        "divergence, every method": diverging(folder / "divergence"),
+        "inputs that say nothing": constant(folder / "constant"),
+        "readers beside a trainer": readers_beside_a_trainer(folder / "beside", part(600)),
+        "trainings killed and resumed": killed_runs(folder / "killed", part(200), seed),
+        "memory over a long training": flat_memory(folder / "memory", 3600 * share),
+    }
+    if can_mount():
+        found["trainings on full disks"] = full_disks(folder / "full", [4 + 12 * i for i in range(part(32))])
+        found["readers on full and read-only disks"] = readers_of_full_disks(folder / "disks", finished)
+    return found
+
+
+def flat_memory(folder: Path, seconds: float) -> Cases:
+    """Training at 512 dimensions for so long: memory and open files are, at the end, what they were early on."""
+    folder.mkdir(parents=True)
+    data = write_vectors(folder / "x.npz", count=2000, classes=20)
+    peaks, handles = [], []
+    end = time.monotonic() + seconds
+    while len(peaks) < 4 or time.monotonic() < end:
+        run(folder / "run", data, dim=512, hidden=512, epochs=3, preset="paper/default")
+        shutil.rmtree(folder / "run")
+        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        handles.append(len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0)
+    flat = peaks[-1] <= 1.05 * peaks[1] and handles[-1] <= handles[1]
+    words = (
+        f"{len(peaks)} runs, {peaks[1] / 1024:.0f} to {peaks[-1] / 1024:.0f} MB, {handles[1]} to {handles[-1]} files"
+    )
+    yield words, Outcome(SAME if flat else SILENT, words)
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--share", type=float, default=1.0, help="of the cases of the whole soak")
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--only", default="", help="rows whose name has this in it")
+    given = options.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    bad = 0
+    print("| tried | cases | as without the fault | said | not as a user should meet it | seconds |")
+    print("|---|---|---|---|---|---|", flush=True)
+    try:
+        for name, cases in rows(folder, given.share, given.seed).items():
+            if given.only not in name:
+                continue
+            start, kinds = time.monotonic(), Counter[str]()
+            for what, outcome in cases:
+                kinds[outcome.kind] += 1
+                if outcome.kind not in GOOD:
+                    print(f"{name}: {what}: {outcome}", file=sys.stderr, flush=True)
+            wrong = sum(count for kind, count in kinds.items() if kind not in GOOD)
+            bad += wrong
+            took = time.monotonic() - start
+            print(
+                f"| {name} | {sum(kinds.values()):,} | {kinds[SAME]:,} | {kinds[SAID]:,} | {wrong} | {took:.0f} |",
+                flush=True,
+            )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
