@@ -45,12 +45,12 @@ def run(lab: Lab) -> Outcome:
     for row in lab.methods:
         best = lab.best_on(row, held, HALF)
         runs = [lab.train(config, data) for config in lab.seeded(best)]
-        found = [None if run is None else measured(of_test_part(run), truth) for run in runs]
+        found = [None if run is None else ranked_among_others(of_test_part(run), truth) for run in runs]
         values[row] = {name: [None if one is None else one[name] for one in found] for name in COLUMNS}
         settings[row] = lab.chosen[HALF][row]
     if data.kind == "vectors":
         for name, vectors in _untrained(lab, data).items():
-            values[name] = {column: [value] for column, value in measured(vectors, truth).items()}
+            values[name] = {column: [value] for column, value in ranked_among_others(vectors, truth).items()}
     rows = [
         [pretty(row) if row in lab.methods else row, *(_cell(found[column]) for column in COLUMNS)]
         for row, found in values.items()
@@ -76,11 +76,11 @@ def halved(data: Dataset, seed: int) -> tuple[Dataset, Dataset]:
     return whole, held
 
 
-def measured(representations: Tensor, labels: Tensor) -> dict[str, float | None]:
+def ranked_among_others(representations: Tensor, labels: Tensor) -> dict[str, float | None]:
     """Every column of the table, for representations (n, d) with labels (n,), each searched among the others.
 
     >>> points = torch.tensor([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
-    >>> measured(points, torch.tensor([0, 0, 0, 1, 1, 1]))
+    >>> ranked_among_others(points, torch.tensor([0, 0, 0, 1, 1, 1]))
     {'recall@1': 1.0, 'recall@8': 1.0, 'map@r': 1.0, 'nmi': 1.0}
     """
     _, ids = nearest(representations, representations, min(NEAR + 1, len(labels)))
