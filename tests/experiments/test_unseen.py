@@ -11,7 +11,8 @@ from rich.console import Console
 from magnet.data import open_data
 from magnet.experiments import unseen
 from magnet.experiments.lab import Lab
-from magnet.training.config import TrainConfig, with_preset
+from magnet.training.config import TrainConfig
+from magnet.training.presets import with_preset
 from training.short_runs import write_vectors
 
 
