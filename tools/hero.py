@@ -81,7 +81,8 @@ def explore(folder: Path) -> Path:
     """Train, and write the page."""
     from magnet.report.explorer.build import build_explorer
     from magnet.runs.run import Run
-    from magnet.training.config import TrainConfig, with_preset
+    from magnet.training.config import TrainConfig
+    from magnet.training.presets import with_preset
     from magnet.training.train import train
 
     data, out = f"fashion-mnist:{cut(folder)}", folder / "fashion"

@@ -3,6 +3,7 @@
 const CELLS = 128;
 const PEAKS = 6; // of a class at most
 const APART = 11; // cells between two peaks of a class
+const MAJORITY = 4; // examples that decide the class of a cell; fewer are chance where classes mix
 
 // {top, owner, peaks}: for each cell the highest density and its class; for each class its peaks, the highest first.
 function densities(data, moment) {
@@ -29,7 +30,7 @@ function addCrowd(top, owner, { counts, owner: most }, shown) {
   for (let pass = 0; pass < 2; pass += 1) field = box(box(field, 1, CELLS, 1), CELLS, 1, 1);
   for (let i = 0; i < field.length; i += 1) {
     top[i] += (field[i] * shown) / total; // as if all were as many as the shown ones
-    if (most[i] !== NONE) owner[i] = most[i];
+    if (most[i] !== NONE && (counts[i] >= MAJORITY || owner[i] === NONE)) owner[i] = most[i];
   }
 }
 
