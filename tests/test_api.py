@@ -43,3 +43,13 @@ def test_the_explorer_of_a_run_in_memory_is_one_page(tmp_path):
     pytest.importorskip("openTSNE")
     run = magnet.train((X[:300], Y[:300]), tmp_path / "run", **SHORT)
     assert magnet.explore(run, tmp_path / "page.html").stat().st_size > 100_000
+
+
+def test_a_run_on_data_in_memory_classifies_without_that_data(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, 4)) + 9 * y[:, None]
+    magnet.train((X, y), tmp_path / "run", steps=5, silent=True)
+    model = magnet.load(tmp_path / "run")
+    assert model.classify(X[:6]).labels == [str(label) for label in y[:6]]
+    assert len(model.search(X[:1], 3)[0]) == 3

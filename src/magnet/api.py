@@ -50,7 +50,10 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
     decides = {name: given[name] for name in decisive if name in given}
     begin = TrainConfig(spec, preset=given.pop("preset"), **decides)
     config = dataclasses.replace(with_preset(begin), **given, out=None if out is None else Path(out))
-    return Run(train_run(config, data=opened, silent=silent), data=opened)
+    run = Run(train_run(config, data=opened, silent=silent), data=opened)
+    if not isinstance(data, str | Path):  # cannot be opened again: what classifying and searching need is kept now
+        _ = run.embeddings, run.calibration
+    return run
 
 
 def evaluate(run: Run | str | Path, data: Any = None, part: str = "test") -> dict[str, Any]:
