@@ -170,7 +170,13 @@ def test_the_second_report_evaluates_nothing_and_says_the_same(both, runs, magne
     def refuse(*_, **__):
         raise AssertionError("evaluated again")
 
-    for name in ("runs.run.embed", "runs.evaluate.class_scores", "report.summary.findings.rivals"):
+    summary = "report.summary"
+    for name in (
+        "runs.run.embed",
+        "runs.evaluate.rankings",
+        f"{summary}.confusion.class_scores",
+        f"{summary}.findings.rivals",
+    ):
         monkeypatch.setattr(f"magnet.{name}", refuse)
     magnet("report", runs / "magnet", runs / "softmax", "--out", runs / "again.html")
     again = Page(runs / "again.html")

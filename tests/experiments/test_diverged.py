@@ -143,7 +143,8 @@ def test_the_demo_goes_on_without_a_method_that_diverges(tmp_path, capsys, monke
     monkeypatch.setattr(demo, "measure", measured)
     monkeypatch.setattr(demo, "map_of", lambda run, title: title)
     monkeypatch.setattr(demo, "draw_maps", lambda panels, *rest, **more: drawn.extend(panels))
-    monkeypatch.setattr(demo, "build_explorer", lambda runs, **more: SimpleNamespace(html=lambda: f"{len(runs)} runs"))
+    page = lambda runs, **more: SimpleNamespace(write=lambda path: path.write_text(f"{len(runs)} runs"))  # noqa: E731
+    monkeypatch.setattr(demo, "build_explorer", page)
     main(["--out", str(tmp_path), "--seeds", "1"])
     shown = capsys.readouterr().out
     row = next(line for line in shown.splitlines() if "triplet" in line and "diverged" in line)

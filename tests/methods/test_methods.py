@@ -128,6 +128,7 @@ def test_uses_names_the_options_that_are_read(name):
     indices = torch.tensor(next(iter(method.sampler)))
     method.loss(nn.Linear(8, 8), Batch(x[indices], y[indices], method.clusters(indices)))
     assert method.scaling == (1.5 if "scaling" in method.uses else 1.0)
+    assert method.wants_representations in (True, False)  # asked at every refresh
     by_the_trainer = {"clusters_per_class"} if method.wants_index else set()
     assert (read & names) - {"clusters_per_batch", "examples_per_cluster"} | by_the_trainer == method.uses
 

@@ -1,7 +1,5 @@
 """Dataset: labelled vectors or images, their split, and what else is known of them; `open_data` makes one."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import os
@@ -98,7 +96,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         self._hashes: dict[str, str] = {}  # of content and names, once they are known; copies share it
 
     @classmethod
-    def from_arrays(cls, X: Any, y: Any, *, seed: int = 0, validation: float = 0.0, **others: Any) -> Dataset:
+    def from_arrays(cls, X: Any, y: Any, *, seed: int = 0, validation: float = 0.0, **others: Any) -> "Dataset":
         """A dataset of vectors X (N, d) with labels y (N,): class ids or class names.
 
         ``others`` are the further members an ``.npz`` may have, by the same names: ``test``, ``split``, ``name``,
@@ -133,7 +131,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         return min(held.shape[1:3]) if isinstance(held, np.ndarray) and self.kind == "images" else 0
 
     @property
-    def digest(self) -> Digest:
+    def digest(self) -> "Digest":
         """Hashes of what the data set holds. The content is read once, when they are first asked for."""
         if not self._hashes:
             known_by, content = digest_content(self._content, hash_files=self._hash_images)
@@ -175,7 +173,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
             raise UserError(f"{self._content[row]}: the image is no longer there.")
         return bytes.fromhex(found)
 
-    def as_vectors(self, rows: Tensor, vectors: Tensor) -> Dataset:
+    def as_vectors(self, rows: Tensor, vectors: Tensor) -> "Dataset":
         """A data set of the examples ``rows`` alone, with vectors (n, d) in place of what they hold.
 
         Labels, names, parts and classes are kept.
@@ -199,7 +197,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
             raise UserError(f"part is {part!r}, expected train, validation, test or all.")
         return torch.from_numpy(np.flatnonzero(self.split == PARTS[part]))
 
-    def with_image_size(self, size: int, *, cache_bytes: int | None = None) -> Dataset:
+    def with_image_size(self, size: int, *, cache_bytes: int | None = None) -> "Dataset":
         """A copy whose images are decoded for crops of ``size``: S = ceil(1.3 size) leaves room to augment."""
         if self.kind != "images":
             raise UserError(f"{self.spec} holds vectors, which have no image size.")
@@ -349,7 +347,7 @@ class Digest:
         """One hash of everything, for the key of a cache."""
         return _hash(repr(self).encode())
 
-    def changes(self, before: Digest) -> str:
+    def changes(self, before: "Digest") -> str:
         """What is different from an earlier digest of the same source, in words; "" if nothing is.
 
         ``parts`` do not count: which examples are held out is the choice of whoever opens the data.
