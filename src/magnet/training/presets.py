@@ -146,7 +146,7 @@ def start_note(config: TrainConfig) -> str:
     )
     return (
         f"{config.backbone} starts from scratch, without pretrained weights: on photographs expect several times the "
-        f"error that is possible (82 against 17 % on 16 breeds of pets). To have them: {have}, or --weights FILE, or "
+        f"error that is possible. To have them: {have}, or --weights FILE, or "
         "--backbone timm/NAME@pretrained, which downloads them"
     )
 
