@@ -9,7 +9,7 @@ from sklearn.metrics import recall_score
 from sklearn.model_selection import GridSearchCV, train_test_split
 
 from magnet import MagnetClassifier, NearestClustersClassifier
-from magnet.evaluation.calibration import calibration_error
+from magnet.evaluation.errors import calibration_error
 
 
 @pytest.fixture(scope="module")

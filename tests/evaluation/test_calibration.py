@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from magnet.evaluation.calibration import calibration_error, choose_temperature, fit_temperature, temper
-from magnet.evaluation.errors import log_losses
+from magnet.evaluation.errors import calibration_error, choose_temperature, fit_temperature, log_losses, temper
 
 
 def naive(confidence, correct, bins):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from magnet.methods import Batch, Options
-from magnet.methods.cluster_nca import ClusterNCA, cluster_nca_loss
+from magnet.methods.nca import ClusterNCA, cluster_nca_loss
 from magnet.objective import magnet_loss
 from methods.numerical import assert_same
 from methods.toy import setting_of, train, xor

@@ -1,7 +1,7 @@
 import torch
 
 from magnet.methods import Options
-from magnet.methods.semantic_triplet import SemanticTriplet
+from magnet.methods.triplet import SemanticTriplet
 from methods.toy import setting_of
 
 

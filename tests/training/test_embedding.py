@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from magnet.training.batches import PASS_BATCH
+from magnet.training.inputs import PASS_BATCH
 from magnet.training.refresh import embed
 from magnet.training.workbench import make_workbench
 from training.short_runs import settings, write_images, write_vectors

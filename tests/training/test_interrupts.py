@@ -11,8 +11,8 @@ import torch
 
 from magnet.cli import main
 from magnet.data import open_data
-from magnet.training.batches import batches
 from magnet.training.checkpoint import checkpoints
+from magnet.training.inputs import batches
 from magnet.training.loop import Trainer
 from training.short_runs import differences, flags, run, settings, start
 

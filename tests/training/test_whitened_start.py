@@ -12,9 +12,8 @@ from magnet.runs.run import Run
 from magnet.start import Start, WithinClusters
 from magnet.training.config import TrainConfig, read_config
 from magnet.training.presets import with_preset
-from magnet.training.start import prepare
 from magnet.training.train import train
-from magnet.training.workbench import complete, make_workbench, open_for
+from magnet.training.workbench import complete, make_workbench, open_for, prepare
 
 
 @pytest.fixture(scope="module")

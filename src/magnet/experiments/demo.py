@@ -16,9 +16,8 @@ from magnet.report.maps import Map, draw_maps
 from magnet.runs.run import Run
 from magnet.training.config import CONFIG, TrainConfig
 from magnet.training.presets import with_preset
-from magnet.training.start import prepare
 from magnet.training.train import train
-from magnet.training.workbench import complete
+from magnet.training.workbench import complete, prepare
 
 METHODS = ("softmax", "triplet", "magnet")
 REFRESHES = 5  # of Magnet that are kept for the page

@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from magnet.data import Dataset, merge_classes
 from magnet.errors import UserError
 from magnet.estimator import MagnetClassifier, NearestClustersClassifier
-from magnet.evaluation.calibration import calibration_error
+from magnet.evaluation.errors import calibration_error
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table, mean_of, spread
 from magnet.start import WithinClusters

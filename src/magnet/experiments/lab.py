@@ -32,8 +32,7 @@ from magnet.methods import method_class
 from magnet.runs.run import Run
 from magnet.training.config import TrainConfig
 from magnet.training.search import VALIDATION
-from magnet.training.start import prepare
-from magnet.training.workbench import complete, open_for
+from magnet.training.workbench import complete, open_for, prepare
 
 METHODS = ("softmax", "triplet", "semantic-triplet", "magnet")
 PEERS = (

@@ -23,8 +23,7 @@ from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import DIVERGED, Outcome, Table, mean_of, pretty, spread
 from magnet.experiments.search import settings_table
 from magnet.neighbours import nearest
-from magnet.training.start import prepare
-from magnet.training.workbench import complete
+from magnet.training.workbench import complete, prepare
 from magnet.votes import stratified_folds
 
 HALF = "first half of the classes"

@@ -24,7 +24,7 @@ from magnet.runs.folders import BUNDLE, check_bundle, check_model
 from magnet.runs.run import Run
 from magnet.schema import checked
 from magnet.tensors import check_layout, read_tensors, write_tensors
-from magnet.training.batches import Report
+from magnet.training.inputs import Report
 
 NAMES = "names.json"
 NETWORK, CLUSTERS, REFERENCES = "network.safetensors", "clusters.safetensors", "references.safetensors"

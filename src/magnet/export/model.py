@@ -17,13 +17,12 @@ from magnet.backbones import Backbone
 from magnet.classify import STAYS_KNOWN, NearestClusters, novelty, novelty_left_out
 from magnet.data.images import decode, room
 from magnet.errors import UserError
-from magnet.evaluation.calibration import temper
+from magnet.evaluation.errors import temper
 from magnet.export.description import Description
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
 from magnet.start import first_directions
-from magnet.training.batches import PASS_BATCH
-from magnet.training.views import Views
+from magnet.training.inputs import PASS_BATCH, Views
 
 EXPECTED = "paths, PIL images or uint8 arrays of shape (H, W), (H, W, 3) or (n, H, W, 3)"
 

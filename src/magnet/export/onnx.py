@@ -16,7 +16,7 @@ import magnet
 from magnet.backbones import VectorBackbone, WhitenedEmbedding
 from magnet.data import normalise
 from magnet.errors import UserError
-from magnet.evaluation.calibration import temper
+from magnet.evaluation.errors import temper
 from magnet.export.bundle import measured, model_of
 from magnet.export.description import preprocessing
 from magnet.export.model import Model

@@ -13,10 +13,10 @@ METHODS = {
     "magnet": "magnet:Magnet",
     "softmax": "softmax:Softmax",
     "triplet": "triplet:Triplet",
-    "semantic-triplet": "semantic_triplet:SemanticTriplet",
+    "semantic-triplet": "triplet:SemanticTriplet",
     "contrastive": "contrastive:Contrastive",
     "nca": "nca:NCA",
-    "cluster-nca": "cluster_nca:ClusterNCA",
+    "cluster-nca": "nca:ClusterNCA",
     "ncm": "ncm:NCM",
     "ncmc": "ncm:NCMC",
 }

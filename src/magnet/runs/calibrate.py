@@ -16,8 +16,7 @@ from torch import Tensor
 
 from magnet.classify import STAYS_KNOWN, SoftNeighbours, novelty
 from magnet.errors import UserError
-from magnet.evaluation.calibration import FOLDS, MANY, choose_temperature
-from magnet.evaluation.errors import Ranking
+from magnet.evaluation.errors import FOLDS, MANY, Ranking, choose_temperature
 from magnet.files import inside, read_record, write_record
 from magnet.index import ClusterIndex
 from magnet.schema import Bounds, Count, Positive

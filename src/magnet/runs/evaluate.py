@@ -12,8 +12,7 @@ from torch import Tensor
 from magnet.data import Dataset, open_data
 from magnet.data.sources import has_label
 from magnet.errors import UserError
-from magnet.evaluation.calibration import calibration_error
-from magnet.evaluation.errors import Ranking, retrieval, worst_classes
+from magnet.evaluation.errors import Ranking, calibration_error, retrieval, worst_classes
 from magnet.evaluation.verification import verification
 from magnet.files import inside, read_record, write_record
 from magnet.runs.calibrate import rankings, refitted

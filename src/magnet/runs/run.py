@@ -22,13 +22,12 @@ from magnet.runs.folders import check_run
 from magnet.schema import Count, checked
 from magnet.start import first_directions
 from magnet.tensors import read_tensors, write_tensors
-from magnet.training.batches import PASS_BATCH, Report, decoding_workers
 from magnet.training.checkpoint import FOLDER, LEARNER, Checkpoint, open_checkpoint
 from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, read_config
 from magnet.training.features import trunk_features
 from magnet.training.folder import change_note, merge_again, merging_note, restore_parts
+from magnet.training.inputs import PASS_BATCH, Report, Views, decoding_workers
 from magnet.training.refresh import embed
-from magnet.training.views import Views
 from magnet.training.workbench import make_learner, open_for
 from magnet.votes import Votes
 

@@ -22,9 +22,8 @@ from magnet.backbones.pretrained import PRETRAINED
 from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.tensors import read_tensors, write_tensors
-from magnet.training.batches import Report, batches, decoding_workers, passes
 from magnet.training.config import REVISION, TrainConfig
-from magnet.training.views import Views
+from magnet.training.inputs import Report, Views, batches, decoding_workers, passes
 
 SHARD = 512  # images whose features are written together; a pass that is killed loses no more than these
 MOST = 4 * 2**30  # bytes of all features in the cache: beyond them, those that were not used for longest are removed

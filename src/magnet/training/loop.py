@@ -26,7 +26,6 @@ from magnet.index import ClusterIndex
 from magnet.methods.base import generator, seed_globally
 from magnet.sampler import LARGEST_LOSS
 from magnet.tensors import is_finite
-from magnet.training.batches import batches
 from magnet.training.checkpoint import (
     FOLDER,
     INDEX,
@@ -41,6 +40,7 @@ from magnet.training.config import NO_MATTER, TrainConfig
 from magnet.training.display import BatchWatch, Display, churn
 from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
 from magnet.training.folder import Journal, journal_note
+from magnet.training.inputs import batches
 from magnet.training.loggers import open_logger
 from magnet.training.refresh import (
     embed,

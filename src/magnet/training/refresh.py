@@ -15,8 +15,7 @@ from magnet.data import Dataset
 from magnet.files import inside
 from magnet.index import ClusterIndex
 from magnet.tensors import write_tensors
-from magnet.training.batches import Report, batches, passes
-from magnet.training.views import Views
+from magnet.training.inputs import Report, Views, batches, passes
 from magnet.training.workbench import Learner, Workbench
 
 STATISTICS = 4096  # examples that batch-norm statistics are estimated from
