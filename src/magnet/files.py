@@ -270,6 +270,16 @@ def lock(path: str | os.PathLike[str], busy: Callable[[], None]) -> Iterator[Non
         held.release()
 
 
+def check_file(path: Path, *, force: bool, kinds: tuple[str, ...] = ()) -> None:
+    """Refuse to write a file whose name does not end in one of ``kinds`` (none: any will do), or over an existing one
+    without ``force``.
+    """
+    if kinds and path.suffix.lower() not in kinds:
+        raise UserError(f"{path} must end in {' or '.join(kinds)}")
+    if path.is_dir() or (path.exists() and not force):
+        raise UserError(f"{path} exists already: choose another place, or --force to replace it")
+
+
 def file_digest(path: str | os.PathLike[str]) -> str:
     """The SHA-256 of a file's bytes, which are read in pieces."""
     with opened(path) as file:

@@ -7,8 +7,18 @@ import sys
 import pytest
 
 from magnet.bench import PARTS, measurement
-from magnet.bench.measurement import Measurement, compare_times, duration, peak_memory, run_child, stamp
-from magnet.bench.results import as_table, read_results, write_results, write_tables
+from magnet.bench.measurement import (
+    Measurement,
+    as_table,
+    compare_times,
+    duration,
+    peak_memory,
+    read_results,
+    run_child,
+    stamp,
+    write_results,
+    write_tables,
+)
 from magnet.cli import main
 from magnet.errors import UserError
 

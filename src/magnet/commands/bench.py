@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.docs is not None and not options.docs.is_file():
         raise UserError(f"--docs {options.docs} does not exist: it is a page with places for the tables")
 
-    from magnet.bench.results import as_table, measurements, read_results, write_results, write_tables
+    from magnet.bench.measurement import as_table, measurements, read_results, write_results, write_tables
 
     console = Console(highlight=False)
     results = read_results(options.out)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, percent, plain, read_options, table
 from magnet.errors import check_at_least
-from magnet.runs.folders import check_model
+from magnet.training.config import check_model
 
 if TYPE_CHECKING:
     from magnet.commands.inputs import Queries

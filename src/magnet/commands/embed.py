@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, progress, read_options, say_notes
 from magnet.data.sources import find_source
 from magnet.errors import UserError, check_at_least
-from magnet.files import replacing
-from magnet.runs.folders import check_file, check_run
+from magnet.files import check_file, replacing
+from magnet.training.config import check_run
 
 if TYPE_CHECKING:
     from magnet.runs.run import Run

@@ -10,7 +10,7 @@ from rich.console import Console
 from magnet.commands.terminal import RunFolder, percent, plain, progress, read_options, say_notes, table
 from magnet.data.sources import find_source
 from magnet.errors import UserError
-from magnet.runs.folders import check_run
+from magnet.training.config import check_run
 
 HELP = """Errors of a run on the test part of its own data, or on other data.
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from magnet.commands.terminal import Report, RunFolders, plain, read_options, say_notes
 from magnet.errors import UserError, check_at_least
-from magnet.runs.folders import check_run
+from magnet.training.config import check_run
 
 if TYPE_CHECKING:
     from magnet.report.explorer.build import Say

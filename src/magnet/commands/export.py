@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from magnet.commands.terminal import RunFolder, given_options, percent, progress, read_options, say_notes
 from magnet.errors import UserError
-from magnet.files import read_json
-from magnet.runs.folders import BUNDLE, check_bundle, check_file, check_model
+from magnet.files import check_file, read_json
+from magnet.training.config import BUNDLE, check_bundle, check_model
 
 if TYPE_CHECKING:
     from magnet.export import Model

@@ -11,8 +11,7 @@ from magnet.commands.terminal import progress, read_options, say_notes
 from magnet.commands.train import check_settings
 from magnet.data.sources import kind_of
 from magnet.errors import UserError
-from magnet.files import replacing
-from magnet.runs.folders import check_file
+from magnet.files import check_file, replacing
 from magnet.training.config import TrainConfig
 from magnet.training.presets import start_note, with_preset
 

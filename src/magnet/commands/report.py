@@ -6,7 +6,7 @@ from pathlib import Path
 
 from magnet.commands.terminal import RunFolders, line_console, plain, progress, read_options, say_notes
 from magnet.errors import UserError
-from magnet.runs.folders import check_run
+from magnet.training.config import check_run
 
 HELP = """One page on one or several runs, side by side: a single HTML file that needs no network and no server.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from magnet.commands.terminal import RunFolder, progress, read_options, say_notes
 from magnet.errors import UserError, check_at_least
-from magnet.runs.folders import check_model
+from magnet.training.config import check_model
 
 HELP = """A small HTTP service of a run, or of a folder written by `magnet export`: /classify, /embed, /search, /health.
 

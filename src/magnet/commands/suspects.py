@@ -11,8 +11,8 @@ from rich.console import Console
 
 from magnet.commands.terminal import RunFolder, plain, progress, read_options, say_notes, table
 from magnet.errors import UserError, check_at_least
-from magnet.files import replacing
-from magnet.runs.folders import check_file, check_run
+from magnet.files import check_file, replacing
+from magnet.training.config import check_run
 
 HELP = """The examples whose labels are likely wrong, worst first.
 

@@ -15,8 +15,7 @@ from magnet import backbones, methods
 from magnet.commands.terminal import given_options, line_console, plain, read_grouped, say_notes
 from magnet.data.sources import find_source, kind_of
 from magnet.errors import UserError
-from magnet.runs.folders import check_run
-from magnet.training.config import CONFIG, TrainConfig, read_config
+from magnet.training.config import CONFIG, TrainConfig, check_run, read_config
 from magnet.training.loggers import check_logger
 from magnet.training.presets import start_note, with_preset
 
@@ -213,7 +212,8 @@ def _resume(folder: Path, quiet: bool) -> None:
 
 def check_used(config: TrainConfig, default: TrainConfig) -> None:
     """A setting that the chosen method does not read is refused, not ignored."""
-    from magnet.methods import METHODS, Options, method_class
+    from magnet.methods import METHODS, method_class
+    from magnet.methods.base import Options
 
     used = method_class(config.method).uses
     always = {"clusters_per_batch", "examples_per_cluster", "clusters_per_class"}  # batches and kNC of every method

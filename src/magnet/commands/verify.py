@@ -11,7 +11,7 @@ from rich.console import Console
 
 from magnet.commands.terminal import RunFolder, check_inputs, percent, plain, progress, read_options, say_notes
 from magnet.errors import UserError
-from magnet.runs.folders import check_run
+from magnet.training.config import check_run
 
 HELP = """Whether two photos or vectors are of the same class: nearer to each other than a threshold.
 

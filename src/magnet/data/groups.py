@@ -3,44 +3,11 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from magnet.data.dataset import Dataset
-
-
-@dataclass(frozen=True)
-class Merging:
-    """How classes were merged, so that it can be done again: ``name`` became ``classes[label_of[name]]``."""
-
-    classes: list[str]
-    label_of: dict[str, int]
-
-    @classmethod
-    def of(cls, dataset: Dataset) -> Merging | None:
-        """How the classes of a data set were merged; None if they were not, or if the data brings both levels."""
-        if dataset.fine_labels is None or dataset.fine_classes is None or dataset.judged:
-            return None
-        labels = torch.zeros(len(dataset.fine_classes), dtype=torch.int64)
-        labels[dataset.fine_labels] = dataset.labels
-        return cls(dataset.classes, dict(zip(dataset.fine_classes, labels.tolist(), strict=True)))
-
-    def apply(self, dataset: Dataset) -> Dataset:
-        """A copy with its classes merged, by their names; a class that is not known stays a class of its own.
-
-        Data that has none of the classes is given back as it is, and so is data that brings both levels.
-        """
-        if dataset.judged or not self.label_of.keys() & set(dataset.classes):
-            return dataset
-        new = [name for name in dataset.classes if name not in self.label_of]
-        label_of = self.label_of | {name: len(self.classes) + i for i, name in enumerate(new)}
-        return merge_by(dataset, np.array([label_of[name] for name in dataset.classes]), self.classes + new)
-
-    def __str__(self) -> str:
-        some = ", ".join(self.classes[:3]) + (", ..." if len(self.classes) > 3 else "")
-        return f"{len(self.label_of)} classes became {len(self.classes)} ({some})"
 
 
 def merge_classes(dataset: Dataset, pairs_seed: int) -> Dataset:

@@ -17,10 +17,22 @@ from magnet.evaluation.concentration import (
     attribute_concentration,
     concentration_within_classes,
 )
-from magnet.evaluation.intervals import Interval, in_both, paired_interval, relative_interval
 from magnet.experiments.cache import of_test_part
 from magnet.experiments.lab import Lab
-from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, difference, mean_of, pretty, some_diverged
+from magnet.experiments.outcome import (
+    DIVERGED,
+    PAIRED,
+    Interval,
+    Outcome,
+    Table,
+    difference,
+    in_both,
+    mean_of,
+    paired_interval,
+    pretty,
+    relative_interval,
+    some_diverged,
+)
 from magnet.neighbours import nearest_of_chunk
 from magnet.report.maps import thumbnails
 from magnet.report.plots import Panel, draw_attribute_curves

@@ -4,10 +4,22 @@ from typing import Any
 
 import numpy as np
 
-from magnet.evaluation.intervals import in_both, paired_interval, relative_interval
 from magnet.experiments.cache import top_classes, wrong
 from magnet.experiments.lab import Lab
-from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, difference, mean_of, pretty, share, spread
+from magnet.experiments.outcome import (
+    DIVERGED,
+    PAIRED,
+    Outcome,
+    Table,
+    difference,
+    in_both,
+    mean_of,
+    paired_interval,
+    pretty,
+    relative_interval,
+    share,
+    spread,
+)
 from magnet.experiments.search import record, settings_table, with_errors
 from magnet.methods import method_class
 from magnet.methods.base import RULE_NAMES

@@ -17,10 +17,22 @@ from magnet.data import Dataset, merge_classes
 from magnet.data.groups import merge_groups
 from magnet.data.levels import known_groups
 from magnet.evaluation.errors import linear_probe
-from magnet.evaluation.intervals import in_both, paired_interval, relative_interval
 from magnet.experiments.cache import top_classes, wrong
 from magnet.experiments.lab import Lab, best_of
-from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, difference, pretty, seeds, share, spread
+from magnet.experiments.outcome import (
+    DIVERGED,
+    PAIRED,
+    Outcome,
+    Table,
+    difference,
+    in_both,
+    paired_interval,
+    pretty,
+    relative_interval,
+    seeds,
+    share,
+    spread,
+)
 from magnet.experiments.search import settings_table, with_errors
 from magnet.methods.base import RULE_NAMES
 from magnet.runs.run import Run

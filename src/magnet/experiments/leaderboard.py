@@ -18,11 +18,20 @@ from torch import Tensor
 
 from magnet.data import Dataset, merge_classes
 from magnet.evaluation.errors import retrieval
-from magnet.evaluation.intervals import in_both, paired_interval
 from magnet.experiments.cache import of_test_part, top_classes, wrong
 from magnet.experiments.hierarchy import SEARCH_PAIRING
 from magnet.experiments.lab import Lab
-from magnet.experiments.outcome import DIVERGED, PAIRED, Outcome, Table, difference, pretty, spread
+from magnet.experiments.outcome import (
+    DIVERGED,
+    PAIRED,
+    Outcome,
+    Table,
+    difference,
+    in_both,
+    paired_interval,
+    pretty,
+    spread,
+)
 from magnet.experiments.search import CLASSES, settings_table
 from magnet.methods import method_class
 from magnet.recipe import Recipe, vote

@@ -20,10 +20,10 @@ from magnet.export.model import Model
 from magnet.files import file_digest, read_json, read_record, replacing_folder, write_record
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.runs.evaluate import evaluate, plain_errors
-from magnet.runs.folders import BUNDLE, check_bundle, check_model
 from magnet.runs.run import Run
 from magnet.schema import checked
 from magnet.tensors import check_layout, read_tensors, write_tensors
+from magnet.training.config import BUNDLE, check_bundle, check_model
 from magnet.training.inputs import Report
 
 NAMES = "names.json"

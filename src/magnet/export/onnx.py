@@ -20,8 +20,7 @@ from magnet.evaluation.errors import temper
 from magnet.export.bundle import measured, model_of
 from magnet.export.description import preprocessing
 from magnet.export.model import Model
-from magnet.files import replacing
-from magnet.runs.folders import check_file
+from magnet.files import check_file, replacing
 from magnet.runs.run import Run
 
 OPSET = 18  # what the exporter writes without converting; onnxruntime has it since 1.14

@@ -18,12 +18,11 @@ from magnet.errors import UserError
 from magnet.files import inside
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.runs.calibrate import Calibration, calibrate, choose_votes
-from magnet.runs.folders import check_run
 from magnet.schema import Count, checked
 from magnet.start import first_directions
 from magnet.tensors import read_tensors, write_tensors
 from magnet.training.checkpoint import FOLDER, LEARNER, Checkpoint, open_checkpoint
-from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, read_config
+from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, check_run, read_config
 from magnet.training.features import trunk_features
 from magnet.training.folder import change_note, merge_again, merging_note, restore_parts
 from magnet.training.inputs import PASS_BATCH, Report, Views, decoding_workers

@@ -1,6 +1,7 @@
-"""The configuration of a run. Its defaults are the paper's; presets change them (`magnet.training.presets`).
+"""The configuration of a run, and whether a folder holds a run at all.
 
-Nothing here imports torch: the command line reads this file to print its help.
+The defaults are the paper's; presets change them (`magnet.training.presets`). Nothing here imports torch: the command
+line reads this file to print its help, and to say at once that a folder was mistyped.
 """
 
 import dataclasses
@@ -23,6 +24,7 @@ MOST_YAML = 2**20  # bytes of a configuration
 # Of what training and embedding compute, and part of the key of everything that is cached. A change of the code that
 # gives other numbers for the same settings and data raises it by one: then whatever was cached before is made again.
 REVISION = 5
+BUNDLE = "bundle.json"  # in a folder that `magnet export` wrote
 
 
 def read_config(folder: Path) -> "TrainConfig":
@@ -246,3 +248,36 @@ class TrainConfig:
             )
         if self.warm_start and self.warm_start_epochs:
             raise UserError("--warm-start and --warm-start-epochs exclude each other: give one of them")
+
+
+def check_run(folder: Path) -> None:
+    """Refuse what is not the folder of a run."""
+    if not folder.is_dir():
+        found = "that is a file" if folder.exists() else "no such folder"
+        raise UserError(f"there is no run at {folder}: {found}")
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{folder} is not a run: it has no {CONFIG}. Train one with `magnet train --out {folder}`")
+
+
+def check_model(folder: Path) -> None:
+    """Refuse what is neither the folder of a run nor one that was exported."""
+    if folder.is_file():
+        hint = "; an ONNX file is for onnxruntime" if folder.suffix.lower() == ".onnx" else ""
+        raise UserError(f"{folder} is a file: give the folder of a run or of a bundle{hint}")
+    if folder.is_dir() and not (folder / CONFIG).is_file() and not (folder / BUNDLE).is_file():
+        raise UserError(
+            f"{folder} is not a run and not a bundle: it has neither {CONFIG} nor {BUNDLE}. "
+            f"Train one with `magnet train --out {folder}`"
+        )
+    if not (folder / BUNDLE).is_file():
+        check_run(folder)
+
+
+def check_bundle(folder: Path, *, force: bool) -> None:
+    """Refuse to write over a folder: a bundle is replaced with ``force``, anything else never."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        return
+    bundle = (folder / BUNDLE).is_file()
+    if folder.exists() and not (force and bundle):
+        hint = ", or --force to replace it" if bundle else ""
+        raise UserError(f"{folder} exists already: choose another place{hint}")

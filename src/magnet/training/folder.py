@@ -21,7 +21,7 @@ from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.data.dataset import Digest
-from magnet.data.groups import Merging
+from magnet.data.groups import merge_by
 from magnet.errors import UserError
 from magnet.files import opened, replacing, storing
 from magnet.schema import checked
@@ -116,6 +116,41 @@ def journal_note(folder: Path, prefix: Prefix) -> str:
             if hashlib.sha256(file.read(prefix.bytes)).hexdigest() == prefix.sha256:
                 return ""
     return f"{path} is damaged: what it says of losses and errors until now may be wrong, or have gaps"
+
+
+@dataclass(frozen=True)
+class Merging:
+    """How the classes of a run's data were merged, so that it can be done again.
+
+    The class ``name`` became ``classes[label_of[name]]``.
+    """
+
+    classes: list[str]
+    label_of: dict[str, int]
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "Merging | None":
+        """How the classes of a data set were merged; None if they were not, or if the data brings both levels."""
+        if dataset.fine_labels is None or dataset.fine_classes is None or dataset.judged:
+            return None
+        labels = torch.zeros(len(dataset.fine_classes), dtype=torch.int64)
+        labels[dataset.fine_labels] = dataset.labels
+        return cls(dataset.classes, dict(zip(dataset.fine_classes, labels.tolist(), strict=True)))
+
+    def apply(self, dataset: Dataset) -> Dataset:
+        """A copy with its classes merged, by their names; a class that is not known stays a class of its own.
+
+        Data that has none of the classes is given back as it is, and so is data that brings both levels.
+        """
+        if dataset.judged or not self.label_of.keys() & set(dataset.classes):
+            return dataset
+        new = [name for name in dataset.classes if name not in self.label_of]
+        label_of = self.label_of | {name: len(self.classes) + i for i, name in enumerate(new)}
+        return merge_by(dataset, np.array([label_of[name] for name in dataset.classes]), self.classes + new)
+
+    def __str__(self) -> str:
+        some = ", ".join(self.classes[:3]) + (", ..." if len(self.classes) > 3 else "")
+        return f"{len(self.label_of)} classes became {len(self.classes)} ({some})"
 
 
 @dataclass(frozen=True)

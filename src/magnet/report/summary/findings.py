@@ -20,10 +20,9 @@ from magnet.files import inside, read_record, write_record
 from magnet.index import ClusterIndex
 from magnet.report.summary.confusion import confusion_findings
 from magnet.runs.evaluate import evaluate, seconds_of_evaluation
-from magnet.runs.folders import check_run
 from magnet.runs.run import Run, cache_key
 from magnet.training.checkpoint import FOLDER, Progress, checkpoints, open_checkpoint
-from magnet.training.config import TrainConfig, read_config
+from magnet.training.config import TrainConfig, check_run, read_config
 from magnet.training.folder import journal_note, read_journal
 from magnet.training.inputs import Report
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from magnet.evaluation.intervals import paired_interval, relative_interval
+from magnet.experiments.outcome import paired_interval, relative_interval
 
 
 def test_the_mean_is_the_plain_difference_and_lies_inside() -> None:
