@@ -1,5 +1,7 @@
 """Coarse labels to fine classes: where the two levels come from, and what is compared."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,16 @@ def test_every_method_is_judged_by_the_classes_that_its_labels_do_not_tell(tmp_p
     errors = {method: outcome.values["coarse classes"][method]["knc"][0] for method in lab.methods}
     assert set(errors) == {"softmax", "magnet"}
     assert errors["magnet"] < 0.2
+
+
+def test_what_others_report_of_cifar100_stands_beside_ours_and_is_what_the_page_prints(tmp_path):
+    lab = lab_of(write_birds(tmp_path / "cifar100.npz"), tmp_path / "results" / "coarse-to-fine", seeds=1)
+    lab.methods = ["magnet"]
+    *ours, others = coarse_to_fine.run(lab).tables
+    assert ours[0].title.startswith("cifar100, trained on 2 coarse classes")
+    assert "as others report, not run here" in others.title
+    page = Path(__file__).parents[2] / "docs" / "results.md"
+    assert others.markdown() in page.read_text(encoding="utf-8")
 
 
 def test_data_of_one_level_is_told_how_to_name_two():
