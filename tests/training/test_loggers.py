@@ -1,6 +1,7 @@
 """Loggers are told what the journal has, offline."""
 
 import math
+import time
 
 import pytest
 
@@ -21,24 +22,36 @@ def test_wandb_gets_the_same_numbers_offline(vectors, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_SILENT", "true")
     run(tmp_path / "run", vectors, steps=4, logger="wandb")
     (file,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
-    content = file.read_bytes()
+    until = time.monotonic() + 20  # its own process writes the file, a moment after the run has ended
+    while b"train/loss" not in (content := file.read_bytes()) and time.monotonic() < until:
+        time.sleep(0.05)
     (record,) = [r for r in read_journal(tmp_path / "run") if r["kind"] == "train"]
     assert b"train/loss" in content
     assert repr(record["loss"]).encode() in content
     assert b"clusters_per_class" in content  # the settings
 
 
+@pytest.mark.slow  # the tables of its database are made
 def test_mlflow_gets_the_same_numbers_in_the_run(vectors, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     run(tmp_path / "run", vectors, steps=4, logger="mlflow")
-    client = mlflow.tracking.MlflowClient((tmp_path / "run" / "mlruns").as_uri())
+    client = mlflow.tracking.MlflowClient(f"sqlite:///{tmp_path / 'run' / 'mlflow' / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("magnet")
     (found,) = client.search_runs([experiment.experiment_id])
     (record,) = [r for r in read_journal(tmp_path / "run") if r["kind"] == "train"]
     assert math.isclose(found.data.metrics["train/loss"], record["loss"])
     assert found.data.params["clusters_per_class"]
+
+
+def test_a_logger_that_cannot_be_opened_is_said_without_a_traceback(tmp_path, monkeypatch):
+    def refused(folder):
+        raise ConnectionError("no route to the service")
+
+    monkeypatch.setattr(loggers, "find_spec", lambda name: name)
+    monkeypatch.setattr(loggers, "_mlflow", refused)
+    with pytest.raises(UserError, match="--logger mlflow cannot be opened: no route to the service"):
+        loggers.open_logger("mlflow", tmp_path, {}, None)
 
 
 def test_a_logger_that_is_not_installed_is_said_with_what_to_install(monkeypatch):

@@ -1,8 +1,8 @@
 """The journal of a run, sent on to the tools that people watch runs with: TensorBoard, Weights & Biases, MLflow.
 
 TensorBoard's files lie in the run. Weights & Biases and MLflow are spoken to through Lightning's loggers, with the
-settings of their own environment variables: ``WANDB_MODE=offline`` and an unset ``MLFLOW_TRACKING_URI`` keep everything
-in the run too.
+settings of their own environment variables: ``WANDB_MODE=offline`` keeps everything in the run too, and without
+``MLFLOW_TRACKING_URI`` MLflow's database is a file there.
 """
 
 import os
@@ -53,7 +53,10 @@ def open_logger(name: str, folder: Path, settings: dict[str, Any], resume_at: in
     if name == "tensorboard":
         return _Board(folder, resume_at)
     makers: dict[str, Callable[[Path], Any]] = {"wandb": _wandb, "mlflow": _mlflow}
-    return _Sent(makers[name](folder), settings)
+    try:
+        return _Sent(makers[name](folder), settings)
+    except Exception as error:  # of any kind: theirs, or of the network
+        raise UserError(f"--logger {name} cannot be opened: {error}") from error
 
 
 class _Board:
@@ -102,9 +105,13 @@ def _wandb(folder: Path) -> Any:
 
 
 def _mlflow(folder: Path) -> Any:
-    address = os.environ.get("MLFLOW_TRACKING_URI") or inside(folder, "mlruns").resolve().as_uri()
+    place = {"tracking_uri": os.environ.get("MLFLOW_TRACKING_URI", "")}
+    if not place["tracking_uri"]:
+        local = inside(folder, "mlflow").resolve()
+        place["tracking_uri"] = f"sqlite:///{local / 'mlflow.db'}"
+        place["artifact_location"] = (local / "artifacts").as_uri()
     project = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-    return _lightning_loggers().MLFlowLogger(project, run_name=folder.resolve().name, tracking_uri=address)
+    return _lightning_loggers().MLFlowLogger(project, run_name=folder.resolve().name, **place)
 
 
 def _lightning_loggers() -> Any:
