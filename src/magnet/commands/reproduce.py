@@ -9,7 +9,7 @@ from typing import Any
 
 import tyro
 
-from magnet.commands.terminal import given_options, read_grouped, say_notes, short_name
+from magnet.commands.terminal import given_options, read_grouped, read_options, say_notes, short_name
 from magnet.commands.train import GROUPS, check_settings, check_used, preset_defaults, read_deciding
 from magnet.errors import UserError, did_you_mean
 from magnet.methods import check_method
@@ -30,12 +30,24 @@ EXPERIMENTS = {
     "estimator": "MagnetClassifier without settings beside a tuned logistic regression; novelty, new classes, pairs",
     "first-model": "photographs: error and processor time with a frozen trunk, and of training the whole network",
     "ablations": "alpha, K, M against D, L, refreshes, scaling, sampling, warm start",
+    "tables": "MagnetClassifier on ten small tables, beside classifiers of scikit-learn (needs no --data)",
 }
+WITHOUT_DATA = ("tables",)  # experiments with data of their own
 TRAINED = {field.name for field in dataclasses.fields(TrainConfig)}
+TABLES_HELP = """Cross-validate MagnetClassifier on ten small tables, beside classifiers of scikit-learn.
+
+Four come with scikit-learn, the others are drawn: nothing is downloaded. Every classifier chooses its settings inside
+the training folds.
+
+examples:
+  magnet reproduce tables
+  magnet reproduce tables --seeds 3 --out results/tables
+  magnet reproduce tables --tables iris wine mine.npz
+"""
 HELP = """Regenerate a table or figure of the paper on your data: EXPERIMENT is one of
 
 {list}
-  all            one after the other
+  all            one after the other, on your data
 
 Each method's settings are chosen by the same number of random trials, judged on held-out training data; a linear map
 is tried with dropout too. What you give yourself (any option of `magnet train`) holds for all methods and is not
@@ -46,6 +58,7 @@ examples:
   magnet reproduce fine-grained --data features.npz --out results/features
   magnet reproduce hierarchy --data features.npz --out results/features --seeds 5
   magnet reproduce all --data digits --out results/digits
+  magnet reproduce tables
 """.format(list="\n".join(f"  {name:<14} {text}" for name, text in EXPERIMENTS.items()))
 
 
@@ -76,9 +89,28 @@ class ReproduceOptions(TrainConfig):
     Proxy-NCA."""
 
 
+@dataclass(frozen=True)
+class TablesOptions:
+    """The options of `magnet reproduce tables`."""
+
+    out: Path = Path("results") / "tables"
+    """Folder of the results."""
+    tables: tuple[str, ...] = ()
+    """Which tables: names of the ten, or files of vectors and labels of your own (default: the ten)."""
+    seeds: int = 1
+    """How often tables are drawn and divided into folds."""
+    seed: int = 0
+    """The first of them."""
+    against: Path | None = None
+    """results.json made before: tell which figures agree with it within their spread."""
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run experiments, print their tables, write their figures and results."""
     wanted, words = _wanted(arguments)
+    if wanted == ["tables"]:
+        _cross_validate(words)
+        return
     given_first = read_deciding("reproduce", words)
     start = preset_defaults(given_first, "magnet")
     default = ReproduceOptions(**vars(start) | {"data": start.data or tyro.MISSING})
@@ -140,12 +172,34 @@ def _reproduce(name: str, lab: Any, console: Any, before: dict[str, Any] | None)
         outcome = import_module(f"magnet.experiments.{name.replace('-', '_')}").run(lab)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped during {name}; the same command goes on from there") from None
+    _show(outcome, lab.out, {"experiment": name, **lab.about()}, console, before)
+
+
+def _cross_validate(words: Sequence[str]) -> None:
+    """The tables, which have data of their own and train no runs."""
+    options = read_options(TablesOptions, "reproduce tables", TABLES_HELP, words)
+    if options.against and not options.against.is_file():
+        raise UserError(f"--against must be the results.json of an experiment; {options.against} does not exist")
+
+    from rich.console import Console
+
+    from magnet.experiments import tables
+    from magnet.experiments.outcome import read_values
+
+    console = Console()
+    before = read_values(options.against, "tables") if options.against else None
+    outcome = tables.run(console, tables=options.tables, repeats=options.seeds, seed=options.seed)
+    about = {"experiment": "tables", "data": list(outcome.values), "seeds": options.seeds, "seed": options.seed}
+    _show(outcome, options.out, about, console, before)
+
+
+def _show(outcome: Any, folder: Path, about: dict[str, Any], console: Any, before: dict[str, Any] | None) -> None:
     for table in outcome.tables:
         console.print()
         console.print(table.rich())
     if before is not None:
         _compare(before, outcome.values, console)
-    path = outcome.save(lab.out, {"experiment": name, **lab.about()})
+    path = outcome.save(folder, about)
     pictures = "".join(f", {figure.name}" for figure in outcome.figures)
     console.print(f"\nwritten: {path}{pictures}\n", highlight=False, soft_wrap=True)
 
@@ -163,7 +217,7 @@ def _wanted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         return [], ["--help"]
     name, *words = arguments
     if name == "all":
-        return list(EXPERIMENTS), words
+        return [name for name in EXPERIMENTS if name not in WITHOUT_DATA], words
     if name not in EXPERIMENTS:
         hint = did_you_mean(name, [*EXPERIMENTS, "all"])
         raise UserError(
