@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from magnet.training.config import TrainConfig
-from magnet.training.loop import Trainer
 from magnet.training.train import train
+from training.short_runs import stop_at
 
 COLOURS = {"red [bold]fox": (200, 40, 40), "grün": (40, 180, 40), "blue": (40, 40, 200)}
 
@@ -66,15 +66,8 @@ def stopped(monkeypatch):
     """Trains until a step and stops there, as by Ctrl-C; returns the run."""
 
     def run(config, at, data=None):
-        step = Trainer._step
-
-        def stopping(trainer):
-            step(trainer)
-            if trainer.step == at:
-                trainer._interrupt(2, None)
-
         with monkeypatch.context() as patch:
-            patch.setattr(Trainer, "_step", stopping)
+            stop_at(patch, at)
             with pytest.raises(KeyboardInterrupt):
                 train(config, data=data, silent=True)
         return config.out

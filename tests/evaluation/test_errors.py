@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from magnet.classify import SoftNeighbours
-from magnet.evaluation.errors import judge, linear_probe, log_losses, top_errors, worst_classes
+from magnet.evaluation.errors import Ranking, judge, linear_probe, log_losses, worst_classes
 from magnet.index import ClusterIndex
 from magnet.methods import method_class
 from magnet.methods.base import Options, Setting
@@ -50,22 +50,27 @@ def test_the_head_of_softmax_is_judged_by_its_own_probabilities():
     assert found.error == pytest.approx((logits.argmax(dim=1) != truth).double().mean().item())
 
 
+def ranked(scores: torch.Tensor, classes: torch.Tensor, top: int = 5) -> Ranking:
+    return Ranking.of([(torch.arange(len(classes)).expand(len(scores), -1), scores)], classes, 1.0, top)
+
+
 def test_a_label_is_a_hit_if_it_is_among_the_best_scored_classes_that_have_a_score():
     scores = torch.tensor([[0.0, -1.0, -9.0, -torch.inf], [-1e5, 0.0, -1e6, -1e7]])
     classes = torch.tensor([2, 3, 5, 7])
     expected = {2: (0.5, 0.0), 3: (0.5, 0.0), 5: (1.0, 0.0), 7: (1.0, 1.0)}
+    found, three = ranked(scores, classes), ranked(scores, classes, top=3)
     for label, (first, third) in expected.items():
-        found = top_errors(scores, classes, torch.tensor([label] * 2), tops=(1, 3))
-        assert found == {"error": first, "error@3": third}
-    assert top_errors(scores, classes, torch.tensor([7, 7]), tops=(4,)) == {"error@4": 0.5}  # a class without votes
+        truth = torch.tensor([label] * 2)
+        assert found.errors(truth)["error"] == first
+        assert three.errors(truth) == {"error": first, "error@5": third}  # among the three that were kept
+    assert found.errors(torch.tensor([7, 7]))["error@5"] == 0.5  # a class without votes
 
 
 def test_an_error_is_the_number_of_wrong_labels_divided_by_all_to_the_last_digit():
     scores = torch.tensor([[0.0, -1.0]] * 240)
     labels = torch.zeros(240, dtype=torch.long)
     labels[:39] = 1
-    found = top_errors(scores, torch.arange(2), labels, tops=(1,))
-    assert found == {"error": 39 / 240}  # which 1 - 201 / 240 is not
+    assert ranked(scores, torch.arange(2)).errors(labels)["error"] == 39 / 240  # which 1 - 201 / 240 is not
 
 
 @pytest.mark.parametrize("variance", [1.0, 1e-3, 1e-30, 1e-310])
@@ -77,7 +82,7 @@ def test_votes_that_underflow_keep_their_rank(variance, dtype):
     logs = rule.predict_log_proba(query)
     assert logs.argsort(dim=1, descending=True).tolist() == [[0, 2, 4, 1, 5, 3, 6]]
     assert logs.isinf().tolist() == [[False] * 6 + [True]]  # six neighbours vote
-    errors = [top_errors(logs, rule.classes, torch.tensor([label]))["error@5"] for label in range(7)]
+    errors = [ranked(logs, rule.classes).errors(torch.tensor([label]))["error@5"] for label in range(7)]
     assert errors == [0, 0, 0, 1, 0, 0, 1]
 
 

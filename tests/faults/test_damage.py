@@ -9,8 +9,7 @@ from faults.damage import damage, damaged_runs
 from faults.outcomes import GOOD, SAID, SAME, command, printed
 from magnet.cli import main
 from magnet.training.checkpoint import FOLDER, LEARNER, MANIFEST, checkpoints, open_checkpoint
-from magnet.training.loop import Trainer
-from training.short_runs import differences, run, write_vectors
+from training.short_runs import differences, run, stop_at, write_vectors
 
 
 def bad(cases):
@@ -56,17 +55,9 @@ def test_files_of_two_checkpoints_are_not_mixed(damaged_run, tmp_path):
 def test_a_run_resumed_from_the_checkpoint_before_a_damaged_one_ends_the_same(tmp_path, monkeypatch):
     data = write_vectors(tmp_path / "x.npz")
     whole = run(tmp_path / "whole", data, epochs=4)
-    step = Trainer._step
-
-    def stopping(trainer):
-        step(trainer)
-        if trainer.step == 8:
-            trainer._interrupt(2, None)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_step", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "run", data, epochs=4)
+    stop_at(monkeypatch, 8)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", data, epochs=4)
     damage(checkpoints(tmp_path / "run" / FOLDER)[-1] / LEARNER, "zeros", random.Random(0))
     assert main(["train", "--resume", str(tmp_path / "run"), "--quiet"]) == 0
     assert differences(whole, tmp_path / "run") == []

@@ -12,10 +12,9 @@ from magnet.errors import UserError
 from magnet.methods import Batch, Options, method_class
 from magnet.methods.pml import read_call
 from magnet.training.config import TrainConfig, read_config
-from magnet.training.loop import Trainer
 from magnet.training.train import train as train_run
 from methods.toy import blobs, setting_of, train
-from training.short_runs import SMALL, differences, write_vectors
+from training.short_runs import SMALL, differences, stop_at, write_vectors
 
 losses = pytest.importorskip("pytorch_metric_learning.losses")
 
@@ -183,15 +182,7 @@ def test_a_run_interrupted_at_several_steps_ends_like_one_that_was_not(method, t
     data = write_vectors(tmp_path / "vectors.npz")
     common = {"data": data, "method": method, "steps": 11, "validation": 0.2, "evaluate": False, "device": "cpu"}
     whole = train_run(TrainConfig(out=tmp_path / "whole", dropout=0.2, **common, **SMALL), silent=True)
-    wanted, step = [2, 7], Trainer._step
-
-    def stopping(trainer):
-        step(trainer)
-        if trainer.step in wanted:
-            wanted.remove(trainer.step)
-            trainer._interrupt(2, None)
-
-    monkeypatch.setattr(Trainer, "_step", stopping)
+    stop_at(monkeypatch, 2, 7)
     stopped = TrainConfig(out=tmp_path / "stopped", dropout=0.2, **common, **SMALL)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
@@ -16,6 +17,7 @@ from torch import Tensor
 from magnet.training.checkpoint import FOLDER, open_checkpoint
 from magnet.training.config import TrainConfig
 from magnet.training.folder import read_journal
+from magnet.training.loop import Trainer
 from magnet.training.train import train
 
 SMALL = {"hidden": 16, "dim": 8, "clusters_per_class": 2, "clusters_per_batch": 6, "learning_rate": 0.01}
@@ -31,6 +33,19 @@ def settings(out: Path, data: str, **changes: Any) -> TrainConfig:
 
 def run(out: Path, data: str, **changes: Any) -> Path:
     return train(settings(out, data, **changes), silent=True)
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
+    """Interrupt runs when they come to one of the steps, each once."""
+    wanted, step = list(steps), Trainer._step
+
+    def stopping(trainer: Trainer) -> None:
+        step(trainer)
+        if trainer.step in wanted:
+            wanted.remove(trainer.step)
+            trainer._interrupt(2, None)
+
+    monkeypatch.setattr(Trainer, "_step", stopping)
 
 
 def write_vectors(path: Path, count: int = 90, classes: int = 3, **more: Any) -> str:

@@ -9,24 +9,10 @@ import pytest
 
 from magnet.training.checkpoint import checkpoints
 from magnet.training.config import read_config
-from magnet.training.loop import Trainer
 from magnet.training.train import train
-from training.short_runs import differences, flags, run, settings, start
+from training.short_runs import differences, flags, run, settings, start, stop_at
 
 ODD = {"refresh_every": 5, "validation": 0.2, "steps": 17, "examples_per_cluster": 3}
-
-
-def stop_at(monkeypatch, *steps):
-    """Interrupt runs when they come to one of the steps, each once."""
-    wanted, step = list(steps), Trainer._step
-
-    def stopping(trainer):
-        step(trainer)
-        if trainer.step in wanted:
-            wanted.remove(trainer.step)
-            trainer._interrupt(2, None)
-
-    monkeypatch.setattr(Trainer, "_step", stopping)
 
 
 def go_on(folder):

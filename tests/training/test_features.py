@@ -20,7 +20,7 @@ from magnet.training.features import features_for
 from magnet.training.presets import with_preset
 from magnet.training.train import train
 from magnet.training.workbench import complete, make_workbench
-from training.short_runs import differences, left_behind, weights, write_images
+from training.short_runs import differences, left_behind, stop_at, weights, write_images
 
 
 @pytest.fixture(scope="module")
@@ -148,21 +148,11 @@ def test_every_method_trains_on_a_frozen_trunk_from_the_whitened_start(images, l
 
 
 def test_a_stopped_run_on_a_frozen_trunk_is_resumed_to_the_same_end(images, learnt, cache, tmp_path, monkeypatch):
-    from magnet.training.loop import Trainer
-
     options = {"epochs": 4, "clusters_per_class": 1, "scaling": 4.0, "shrinkage": 0.4, "power": 1.0}
     whole = train(frozen(images, learnt, tmp_path / "whole", **options), silent=True)
-    step = Trainer._step
-
-    def stopping(trainer):
-        step(trainer)
-        if trainer.step == 3:
-            trainer._interrupt(2, None)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_step", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            train(frozen(images, learnt, tmp_path / "stopped", **options), silent=True)
+    stop_at(monkeypatch, 3)
+    with pytest.raises(KeyboardInterrupt):
+        train(frozen(images, learnt, tmp_path / "stopped", **options), silent=True)
     train(read_config(tmp_path / "stopped"), resume=True, silent=True)
     assert differences(whole, tmp_path / "stopped") == []
     assert left_behind(whole)["manifest.json/progress"]["finished"]

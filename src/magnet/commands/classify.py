@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, percent, plain, read_options, table
+from magnet.commands.terminal import Question, percent, plain, read_options, table
 from magnet.errors import check_at_least
-from magnet.training.config import check_model
 
 if TYPE_CHECKING:
     from magnet.commands.inputs import Queries
@@ -30,36 +29,25 @@ examples:
 EXAMPLES = 3  # training examples named for a cluster
 
 
-@dataclass(frozen=True)
-class Classify:
+@dataclass(frozen=True, kw_only=True)
+class Classify(Question):
     """The options of `magnet classify`."""
 
-    run: RunFolder
-    inputs: Inputs
     top: int = 3
     """How many labels and clusters to show."""
     refuse: bool = False
     """Give no label to what is unlike anything known."""
-    dims: int = 0
-    """Shorter representations: so many dimensions, those that tell classes apart first (0: all)."""
-    json: bool = False
-    """Print JSON."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Classify and explain."""
     options = read_options(Classify, "classify", HELP, arguments)
     check_at_least("top", options.top, 1)
-    check_dims(options.dims)
-    check_model(options.run)
-    check_inputs(options.inputs)
+    options.check()
 
     from magnet.commands.inputs import ask
 
-    def question(model: "Model", queries: "Queries") -> list[dict[str, Any]]:
-        return classify(model, queries, options.top, refuse=options.refuse)
-
-    ask(options.run, options.inputs, question, _show, dims=options.dims, as_json=options.json)
+    ask(options, lambda model, queries: classify(model, queries, options.top, refuse=options.refuse), _show)
 
 
 def classify(model: "Model", queries: "Queries", top: int, *, refuse: bool = False) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from magnet.commands.terminal import check_inputs, progress, say_notes
+from magnet.commands.terminal import Question, check_inputs, progress, say_notes
 from magnet.data.arrays import read_npy, read_npz
 from magnet.data.arrow import read_table
 from magnet.data.images import decode
@@ -30,31 +30,25 @@ class Queries(NamedTuple):
 
 
 def ask(
-    folder: Path,
-    inputs: Sequence[Path],
-    question: Callable[[Model, Queries], list[dict[str, Any]]],
+    options: Question,
+    answer: Callable[[Model, Queries], list[dict[str, Any]]],
     show: Callable[[dict[str, Any], Console], None],
-    *,
-    dims: int = 0,
-    as_json: bool,
 ) -> None:
-    """Put a question to a run, or to a folder that was exported, and print its answers: one for each input.
-
-    With ``dims`` the model is shortened to so many dimensions.
-    """
+    """Answer the question of a command for each of its inputs, and print the answers, as JSON or by ``show``."""
     with progress("embedding") as report:
-        model = load(folder, report=report)
+        model = load(options.run, report=report)
         say_notes(model.notes)
-        model = model.shortened(dims) if dims else model
-        answers = question(model, read_queries(model.description.kind, model.description.network.shape, inputs))
-    if as_json:
+        model = model.shortened(options.dims) if options.dims else model
+        queries = read_queries(model.description.kind, model.description.network.shape, options.inputs)
+        answers = answer(model, queries)
+    if options.json:
         print(json.dumps(answers, indent=1))
         return
     console = Console(highlight=False)
-    for number, answer in enumerate(answers):
+    for number, one in enumerate(answers):
         if number:
             console.print()
-        show(answer, console)
+        show(one, console)
 
 
 def read_queries(kind: str, shape: Sequence[int], paths: Sequence[Path]) -> Queries:

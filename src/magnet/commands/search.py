@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, plain, read_options, table
+from magnet.commands.terminal import Question, plain, read_options, table
 from magnet.errors import check_at_least
-from magnet.training.config import check_model
 
 if TYPE_CHECKING:
     from magnet.commands.inputs import Queries
@@ -25,34 +24,23 @@ examples:
 """
 
 
-@dataclass(frozen=True)
-class Search:
+@dataclass(frozen=True, kw_only=True)
+class Search(Question):
     """The options of `magnet search`."""
 
-    run: RunFolder
-    inputs: Inputs
     count: int = 10
     """How many examples to show."""
-    dims: int = 0
-    """Shorter representations: so many dimensions, those that tell classes apart first (0: all)."""
-    json: bool = False
-    """Print JSON."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Search and show."""
     options = read_options(Search, "search", HELP, arguments)
     check_at_least("count", options.count, 1)
-    check_dims(options.dims)
-    check_model(options.run)
-    check_inputs(options.inputs)
+    options.check()
 
     from magnet.commands.inputs import ask
 
-    def question(model: "Model", queries: "Queries") -> list[dict[str, Any]]:
-        return search(model, queries, options.count)
-
-    ask(options.run, options.inputs, question, _show, dims=options.dims, as_json=options.json)
+    ask(options, lambda model, queries: search(model, queries, options.count), _show)
 
 
 def search(model: "Model", queries: "Queries", count: int) -> list[dict[str, Any]]:

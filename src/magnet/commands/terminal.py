@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast, get_type_hints
@@ -17,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from magnet.errors import UserError
+from magnet.training.config import check_model
 
 T = TypeVar("T")
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="The run folder.")]
@@ -79,6 +81,24 @@ def _docstrings(kind: type) -> dict[str, str]:
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
                 found[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """The options of a command that asks a run, or an exported folder, about photos or vectors."""
+
+    run: RunFolder
+    inputs: Inputs
+    dims: int = 0
+    """Shorter representations: so many dimensions, those that tell classes apart first (0: all)."""
+    json: bool = False
+    """Print JSON."""
+
+    def check(self) -> None:
+        """Refuse what cannot be answered, before anything is loaded."""
+        check_dims(self.dims)
+        check_model(self.run)
+        check_inputs(self.inputs)
 
 
 def check_dims(dims: int) -> None:

@@ -42,25 +42,6 @@ def log_losses(probabilities: Tensor, classes: Tensor, labels: Tensor) -> Tensor
     return -found.where(classes[column] == labels, 0.0).clamp_min(LEAST).log()
 
 
-def top_errors(scores: Tensor, classes: Tensor, labels: Tensor, tops: tuple[int, ...] = (1, 5)) -> dict[str, float]:
-    """The share of rows whose label is not among the best-scored classes.
-
-    Args:
-        scores: (n, C) logarithms of probabilities, which keep the order of classes far behind the best one. A class
-            at -inf, without any vote, is never a hit.
-        classes: (C,) the label of each column.
-        labels: (n,) the truth.
-        tops: 1 gives ``error``, k > 1 gives ``error@k``.
-
-    >>> scores = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]).log()
-    >>> top_errors(scores, torch.tensor([0, 1, 2]), labels=torch.tensor([0, 1]), tops=(1, 2))
-    {'error': 0.5, 'error@2': 0.0}
-    """
-    ranked = scores.topk(min(max(tops), scores.shape[1]), dim=1)
-    hits = (classes[ranked.indices] == labels[:, None]) & (ranked.values > -torch.inf)
-    return {"error" if top == 1 else f"error@{top}": float((~hits[:, :top].any(dim=1)).double().mean()) for top in tops}
-
-
 class Ranking(NamedTuple):
     """What a classifier says of n examples, without a column for every class."""
 
