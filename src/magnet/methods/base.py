@@ -1,10 +1,11 @@
-"""What a method is: four answers, and the trainer asks nothing else.
+"""What a method is: its answers to four questions, which are all that the trainer asks.
 
 How are batches drawn (`sampler`, `clusters`); what is done when the representations are refreshed (`prepare` before
 training, `refresh` and `observe` during it); what is the loss of a batch (`loss`); how does a representation get a
 label (`classifier`, `scaling`, `variance`, and `logits` for a method with a head of its own).
 
-Here too: the table of the methods by name, and batches of single examples, at random or balanced over the classes.
+Here too: batches of single examples, at random or balanced over the classes. The table of the methods by name is in
+`magnet.methods`.
 """
 
 import math
@@ -247,24 +248,27 @@ class RandomBatches:
 
     The last batch of an epoch is filled up from the next order, so that all batches are of one size.
 
-    >>> list(RandomBatches(5, 2, seed=0))
+    Args:
+        setting: the training examples, the seed, and this process among the others.
+        options: a batch has M D examples.
+
+    >>> labels, options = torch.zeros(5), Options(clusters_per_batch=2, examples_per_cluster=1)
+    >>> list(RandomBatches(Setting(labels, classes=1, dim=2), options))
     [[1, 3], [4, 0], [2, 3]]
     """
 
-    def __init__(self, count: int, batch_size: int, *, seed: int = 0, rank: int = 0, world_size: int = 1) -> None:
-        self.count, self.batch_size = count, batch_size
-        self.seed, self.rank, self.world_size = seed, rank, world_size
+    group: ClassVar[int] = 1  # a subclass draws this many examples for each one of the order: pairs, triplets
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        self.count, self.examples = len(setting.labels), options.batch_size
+        self.seed, self.rank, self.world_size = setting.seed, setting.rank, setting.world_size
+        self._taken = max(1, self.examples // self.group)  # of the order, for a batch
         self._used = 0
         self._orders: dict[int, Tensor] = {}
 
-    @classmethod
-    def of(cls, setting: Setting, options: Options) -> "RandomBatches":
-        """Batches of M D examples for this process."""
-        ranks = {"rank": setting.rank, "world_size": setting.world_size}
-        return RandomBatches(len(setting.labels), options.batch_size, seed=setting.seed, **ranks)
-
     def __len__(self) -> int:
-        return math.ceil(self.count / (self.batch_size * self.world_size))
+        # As many steps for every method: counted by the examples seen, not by pairs or triplets.
+        return math.ceil(self.count / (self.examples * self.world_size))
 
     def __iter__(self) -> Iterator[list[int]]:
         for number in range(self._used, (self._used // len(self) + 1) * len(self)):
@@ -273,8 +277,8 @@ class RandomBatches:
     def draw(self, number: int) -> list[int]:
         """Batch ``number`` of this rank: a function of the seed and the number alone."""
         epoch, step = divmod(number, len(self))
-        start = (step * self.world_size + self.rank) * self.batch_size
-        places = torch.arange(start, start + self.batch_size)
+        start = (step * self.world_size + self.rank) * self._taken
+        places = torch.arange(start, start + self._taken)
         examples = self._order(epoch)[places % self.count]
         again = places >= self.count
         examples[again] = self._order(epoch + 1)[places[again] % self.count]
@@ -307,13 +311,7 @@ class BalancedBatches(RandomBatches):
     """
 
     def __init__(self, setting: Setting, options: Options) -> None:
-        super().__init__(
-            len(setting.labels),
-            options.batch_size,
-            seed=setting.seed,
-            rank=setting.rank,
-            world_size=setting.world_size,
-        )
+        super().__init__(setting, options)
         classes, sizes = torch.unique(setting.labels, return_counts=True)
         self._members = setting.labels.argsort(stable=True).split(sizes.tolist())
         most = min(options.clusters_per_batch, len(classes))
@@ -329,5 +327,5 @@ class BalancedBatches(RandomBatches):
         return list(chain.from_iterable(self._some(self._members[c].tolist(), rng) for c in chosen))
 
     def _some(self, members: list[int], rng: random.Random) -> list[int]:
-        again, rest = divmod(self.batch_size // self.classes, len(members))
+        again, rest = divmod(self.examples // self.classes, len(members))
         return members * again + rng.sample(members, rest)

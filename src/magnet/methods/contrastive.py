@@ -50,24 +50,15 @@ class PairBatches(RandomBatches):
     classes. An example that is alone in its class takes a dissimilar mate in either turn.
     """
 
+    group: ClassVar[int] = 2
+
     def __init__(self, setting: Setting, options: Options) -> None:
-        super().__init__(
-            len(setting.labels),
-            options.batch_size // 2,
-            seed=setting.seed,
-            rank=setting.rank,
-            world_size=setting.world_size,
-        )
-        self.examples = options.batch_size
+        super().__init__(setting, options)
         # Examples class by class: the own class is one stretch of them, and so, cyclically, are all others.
         self._sorted = setting.labels.argsort(stable=True)
         self._place = self._sorted.argsort()
         _, own, sizes = torch.unique(setting.labels, return_inverse=True, return_counts=True)
         self._size, self._start = sizes[own], (sizes.cumsum(0) - sizes)[own]
-
-    def __len__(self) -> int:
-        # An epoch is as many steps as for every other method: by examples seen, not by pairs.
-        return -(-self.count // (self.examples * self.world_size))
 
     def draw(self, number: int) -> list[int]:
         """Batch ``number``: first, mate, first, mate, ...; half of the pairs are similar."""
@@ -85,7 +76,7 @@ class PairBatches(RandomBatches):
 class Contrastive(Method):
     """Contrastive loss on labelled pairs; the margin is alpha.
 
-    Representations are normalised, as for triplets: a margin says something only where lengths do.
+    Representations are normalised, as for triplets: in a space that can be stretched, a margin means nothing.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"alpha"})

@@ -84,7 +84,7 @@ class NCM(FixedUnit):
     @cached_property
     def sampler(self) -> RandomBatches:
         """Every example once an epoch, in random order."""
-        return RandomBatches.of(self.setting, self.options)
+        return RandomBatches(self.setting, self.options)
 
     def prepare(self, space: Tensor, mean_inputs: MeanInputs) -> None:
         """Fix the centroids: the mean of each class, or its K means, in the input space."""

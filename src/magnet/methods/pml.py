@@ -62,7 +62,7 @@ class Pml(Method):
         """Batches of some classes with some examples each, or of random examples where classes have proxies."""
         if self.compares:
             return BalancedBatches(self.setting, self.options)
-        return RandomBatches.of(self.setting, self.options)
+        return RandomBatches(self.setting, self.options)
 
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
         """What the library computes; the mean stands for each example where it does not tell them apart."""

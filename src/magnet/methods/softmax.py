@@ -33,7 +33,7 @@ class Softmax(Method):
     @cached_property
     def sampler(self) -> RandomBatches:
         """Every example once an epoch, in random order."""
-        return RandomBatches.of(self.setting, self.options)
+        return RandomBatches(self.setting, self.options)
 
     @torch.no_grad()
     def begin(self, discriminant: Discriminant) -> None:

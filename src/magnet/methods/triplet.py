@@ -66,15 +66,10 @@ def target_neighbours(space: Tensor, labels: Tensor, count: int) -> Tensor:
 class TripletBatches(RandomBatches):
     """Triplets: seeds in random order, a target neighbour, and an impostor of the nearest fraction."""
 
+    group: ClassVar[int] = 3
+
     def __init__(self, setting: Setting, options: Options) -> None:
-        super().__init__(
-            len(setting.labels),
-            max(1, options.batch_size // 3),
-            seed=setting.seed,
-            rank=setting.rank,
-            world_size=setting.world_size,
-        )
-        self.examples = options.batch_size
+        super().__init__(setting, options)
         self.labels, self.fraction = setting.labels, options.impostor_fraction
         self.targets = torch.full((len(setting.labels), 1), -1)
         self.representations: Tensor | None = None
@@ -84,10 +79,6 @@ class TripletBatches(RandomBatches):
         """Look for impostors among these (N, d) from now on."""
         self.representations = representations
         self._squares = None if representations is None else representations.square().sum(dim=1)
-
-    def __len__(self) -> int:
-        # An epoch is as many steps as for every other method: by examples seen, not by seeds.
-        return -(-self.count // (self.examples * self.world_size))
 
     def draw(self, number: int) -> list[int]:
         """Batch ``number``: seed, positive, negative, seed, positive, negative, ..."""
