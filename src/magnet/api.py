@@ -1,4 +1,4 @@
-"""The commands `train`, `evaluate` and `explore` for Python, with the same settings; data may be in memory too."""
+"""The commands `train`, `evaluate` and `explore` as Python functions; they take data in memory too."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
     Args:
         data: what `--data` takes; or a pair (X, y) of arrays, tensors or frames, vectors (N, d) and labels (N,); or a
             frame of pandas or polars with a column of labels (``label="NAME"``); or a torch data set of pairs, vectors
-            or images with their labels; or a `magnet.data.Dataset`. Data in memory is not written to the run, which
-            later serves for classifying and searching, and can be evaluated on data that is given.
+            or images with their labels; or a `magnet.data.Dataset`. Data in memory is not written to the run: the run
+            can classify and search later on, but it can be evaluated only on data that is given.
         out: the folder of the run (default: runs/DATA-METHOD-SEED).
         silent: show nothing while it trains.
         settings: the options of `magnet train`, such as ``method``, ``preset``, ``epochs``, ``seed``, ``validation``.
@@ -51,7 +51,7 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
     begin = TrainConfig(spec, preset=given.pop("preset"), **decides)
     config = dataclasses.replace(with_preset(begin), **given, out=None if out is None else Path(out))
     run = Run(train_run(config, data=opened, silent=silent), data=opened)
-    if not isinstance(data, str | Path):  # cannot be opened again: what classifying and searching need is kept now
+    if not isinstance(data, str | Path):  # cannot be opened again: cache now what classifying and searching need
         _ = run.embeddings, run.calibration
     return run
 
@@ -96,7 +96,7 @@ def explore(runs: Run | str | Path | Sequence[Run | str | Path], out: str | Path
 
 
 def _dataset(data: Any, *, seed: int = 0, validation: float = 0.0, label: str = "", judge: str = "") -> Dataset:
-    """Data of any kind that `train` takes, opened."""
+    """Data of any kind that `train` takes, as a `Dataset`."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
@@ -112,5 +112,5 @@ def _dataset(data: Any, *, seed: int = 0, validation: float = 0.0, label: str = 
         )
     X, y = data
     names = {"feature_names": np.array([str(name) for name in X.columns])} if hasattr(X, "columns") else {}
-    X = X if hasattr(X, "toarray") else np.asarray(X)  # a sparse matrix is said to be one
+    X = X if hasattr(X, "toarray") else np.asarray(X)  # a sparse matrix is refused by name later on
     return Dataset.from_arrays(X, np.asarray(y), seed=seed, validation=validation, **names)

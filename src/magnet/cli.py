@@ -1,6 +1,6 @@
-"""The one place where the commands are listed. Each is a module of `magnet.commands` with a ``main(arguments)``.
+"""The list of commands. Each is a module of `magnet.commands` with a ``main(arguments)``.
 
-Nothing here imports torch, so that help is there at once.
+Nothing here imports torch, so that help is printed at once.
 """
 
 import sys
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), 1)
     except KeyboardInterrupt as stop:
         return _complain(str(stop) or "interrupted", 130)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the output was closed, as by `| head`
         sys.stderr.close()
         return 0
     except OSError as error:

@@ -76,5 +76,5 @@ def test_a_logger_that_fails_does_not_end_a_training(tmp_path):
     for step in (1, 2):
         journal.write("train", step, {"loss": 0.5})
     journal.close()
-    assert said == ["note: the logger is told no more: the service is gone"]
+    assert said == ["note: the logger failed and gets no more records: the service is gone"]
     assert len(read_journal(tmp_path)) == 2

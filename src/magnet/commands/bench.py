@@ -42,7 +42,7 @@ class Bench:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure, show, keep."""
+    """Measure the parts, write the results and print the table."""
     options = read_options(Bench, "bench", HELP, arguments)
     unknown = [name for name in options.only if name not in PARTS]
     if unknown:
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _measure(part: str, console: Console) -> dict[str, Any] | None:
-    """Run a part in a new process and pass on what it says; None if it failed."""
+    """Measure a part in a new process, and show its progress; None if it failed."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "found.json"

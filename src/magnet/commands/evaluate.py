@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def show(result: dict[str, Any], console: Console) -> None:
-    """The result of an evaluation for people."""
+    """Print the result of an evaluation."""
     console.print(
         plain(f"{result['n']} examples of {result['data']} ({result['split']})", "bold"),
         plain(f"  {result['method']}, {result['checkpoint']}, {result['run']}", "dim"),
@@ -128,7 +128,7 @@ def show(result: dict[str, Any], console: Console) -> None:
 
 
 def _show_pairs(found: dict[str, Any], console: Console) -> None:
-    """How well distances tell pairs of the same class."""
+    """Print how well distances tell pairs of the same class from other pairs."""
     if not found:
         return
     console.print(
@@ -138,5 +138,5 @@ def _show_pairs(found: dict[str, Any], console: Console) -> None:
     rates = table(*columns, right=columns)
     for row in found["at"]:
         rates.add_row(percent(row["rate"]), percent(row["true_accept"]), f"{row['threshold']:.2f}")
-    if found["at"]:  # few pairs say nothing of rare mistakes
+    if found["at"]:  # empty if there are too few pairs to measure rare mistakes
         console.print(rates, "")

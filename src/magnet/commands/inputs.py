@@ -1,4 +1,4 @@
-"""What commands are given to work on: a run, and photos or vectors to ask it about."""
+"""The inputs of commands that query a model: photos or vectors without labels, read from files."""
 
 import json
 import os
@@ -23,7 +23,7 @@ VECTORS = ".npy, .npz with X, .csv or .parquet"
 
 
 class Queries(NamedTuple):
-    """Examples of which no class is known."""
+    """Unlabelled examples, and their names."""
 
     content: np.ndarray | list[Path]
     names: list[str]
@@ -52,8 +52,9 @@ def ask(
 
 
 def read_queries(kind: str, shape: Sequence[int], paths: Sequence[Path]) -> Queries:
-    """Photos for a model of images, rows of vector files for one of vectors of ``shape`` (d,); all are checked before
-    any is used.
+    """Photos for a model of images, or rows of vector files for a model of vectors of ``shape`` (d,).
+
+    All files are checked before any is used.
     """
     if not paths:
         raise UserError(f"nothing to look at: give {'photos' if kind == 'images' else VECTORS}")
@@ -62,7 +63,7 @@ def read_queries(kind: str, shape: Sequence[int], paths: Sequence[Path]) -> Quer
         return _vectors(shape[0], paths)
     files = [file for path in paths for file in (_photos(path) if path.is_dir() else [path])]
     for file in files:
-        decode(file, 8)  # an unreadable one is said before the others have taken their time
+        decode(file, 8)  # an unreadable file is reported before the others are embedded
     return Queries(files, [str(file) for file in files])
 
 
@@ -70,7 +71,7 @@ def _photos(folder: Path) -> list[Path]:
     found, seen = [], set()
     for place, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(place)
-        if real in seen:  # a link that leads back
+        if real in seen:  # a link to a folder that was visited
             folders.clear()
             continue
         seen.add(real)
@@ -100,7 +101,7 @@ def _vectors(width: int, paths: Sequence[Path]) -> Queries:
 
 
 def _read(path: Path) -> tuple[np.ndarray, list[str]]:
-    """The rows of a file (n, d), and their names where it has some."""
+    """The rows of a file (n, d), and their names if it has some."""
     kind = path.suffix.lower()
     with reading(path, "vectors"):
         if kind == ".npz":
@@ -117,7 +118,7 @@ def _read(path: Path) -> tuple[np.ndarray, list[str]]:
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, list[str]]:
-    """Numbers alone, or a table with the names of its columns, of which labels are left aside."""
+    """A CSV of numbers alone, or a table with column names, whose column of labels is ignored."""
     with opened(path) as file:
         first = file.readline(2**24).decode("utf-8-sig")
     try:

@@ -1,4 +1,4 @@
-"""What all commands share: options from the command line, text that cannot act on the terminal, progress beside it."""
+"""What all commands share: parsing of options, text without control characters, tables, and progress bars."""
 
 import ast
 import dataclasses
@@ -37,11 +37,11 @@ Inputs = Annotated[
         help_behavior_hint="(one or more)",
     ),
 ]
-Report = Callable[[int, int], None]  # told how much is done, of how much
+Report = Callable[[int, int], None]  # called with the amount done and the total
 
 
 def read_options(kind: type[T], command: str, description: str, arguments: Sequence[str], **more: Any) -> T:
-    """Options of a command from its words on the command line; ``--help`` prints the description with examples."""
+    """Parse the options of a command; ``--help`` prints the description with examples."""
     read: T = tyro.cli(kind, prog=f"magnet {command}", description=description, args=list(arguments), **more)
     return read
 
@@ -49,10 +49,10 @@ def read_options(kind: type[T], command: str, description: str, arguments: Seque
 def read_grouped(
     kind: type[T], command: str, description: str, arguments: Sequence[str], default: Any, groups: dict[str, Any]
 ) -> T:
-    """Like `read_options`, of a dataclass of many options: ``--help`` shows them in groups.
+    """Like `read_options`, for a dataclass with many options: ``--help`` shows them in groups.
 
     Args:
-        groups: the fields of each group, by its name. Fields that no group names are in the one that is empty.
+        groups: names of fields by the name of their group. The group with no names gets all other fields.
     """
     hints, texts = get_type_hints(kind, include_extras=True), _docstrings(kind)
     named = {name for names in groups.values() for name in names}
@@ -72,7 +72,7 @@ def read_grouped(
 
 
 def _docstrings(kind: type) -> dict[str, str]:
-    """The text below each field of a dataclass and of its base classes."""
+    """The docstring of each field of a dataclass and of its base classes."""
     found: dict[str, str] = {}
     for owner in reversed([owner for owner in kind.__mro__ if dataclasses.is_dataclass(owner)]):
         (tree,) = ast.parse(inspect.cleandoc(inspect.getsource(owner))).body
@@ -95,14 +95,14 @@ class Question:
     """Print JSON."""
 
     def check(self) -> None:
-        """Refuse what cannot be answered, before anything is loaded."""
+        """Refuse wrong options before anything is loaded."""
         check_dims(self.dims)
         check_model(self.run)
         check_inputs(self.inputs)
 
 
 def check_dims(dims: int) -> None:
-    """Refuse a number of dimensions that no representation has."""
+    """Refuse a negative number of dimensions."""
     if dims < 0:
         raise UserError(f"--dims must be at least 1, or 0 for all; found {dims}")
 
@@ -115,7 +115,7 @@ def check_inputs(paths: Iterable[Path]) -> None:
 
 
 def given_options(arguments: Sequence[str]) -> set[str]:
-    """The options that were given, as Python spells them, including switches that were turned off.
+    """The names of the options in the arguments, as in Python, including switches that are turned off.
 
     >>> sorted(given_options(["--data", "digits", "--learning-rate=0.1", "--no-quiet"]))
     ['data', 'learning_rate', 'quiet']
@@ -134,7 +134,7 @@ def short_name(data: str) -> str:
 
 
 def plain(words: object, style: str = "") -> Text:
-    """Text from outside (names of classes and files) as it is: no markup, and no control characters."""
+    """Text from outside, such as names of classes and files, without markup and control characters."""
     return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(words)), style=style)
 
 
@@ -144,13 +144,13 @@ def percent(share: float | None) -> str:
 
 
 def line_console(*, stderr: bool = False) -> Console:
-    """For sentences of any length: broken between words on a terminal, and not at all in a file or a pipe."""
+    """A console that wraps long lines between words on a terminal, and leaves them whole in a file or a pipe."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, highlight=False, soft_wrap=not stream.isatty())
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """What must be known of the results, a line each, on standard error beside them."""
+    """Print notes on the results to standard error, one a line."""
     console = line_console(stderr=True)
     for note in notes:
         if note:
@@ -158,7 +158,7 @@ def say_notes(notes: Iterable[str]) -> None:
 
 
 def table(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:
-    """A light table. The columns ``right`` hold numbers; those and the ``whole`` ones are never broken."""
+    """A table without lines. The columns ``right`` are right-aligned; these and the ``whole`` ones never wrap."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in columns:
         made.add_column(
@@ -172,7 +172,7 @@ def table(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = (
 
 @contextmanager
 def progress(what: str) -> Iterator[Report]:
-    """A bar on standard error while a pass over examples is under way; nothing where nobody looks."""
+    """Show a progress bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     if not sys.stderr.isatty():
         yield lambda done, total: None
@@ -182,7 +182,7 @@ def progress(what: str) -> Iterator[Report]:
     task = bar.add_task(what)
 
     def report(done: int, total: int) -> None:
-        if done < total:  # a pass that is over at once shows nothing
+        if done < total:  # no bar for a single batch
             bar.start()
         bar.update(task, completed=done, total=total)
 

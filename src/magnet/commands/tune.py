@@ -66,7 +66,7 @@ class TuneOptions(TrainConfig):
 def main(arguments: Sequence[str]) -> None:
     """Search, then say what was found and how to use it."""
     start = preset_defaults(read_deciding("tune", arguments))
-    # The annealing factor is searched as in the paper, whatever the schedule of the preset, unless cosine is asked for.
+    # As in the paper, the annealing factor is searched even if the preset has a cosine schedule, unless that is given.
     default = TuneOptions(**vars(start) | {"data": start.data or tyro.MISSING, "schedule": "annealing"})
     groups = GROUPS | {"search": ("trials", "jobs", "sampler", "keep")}
     options = read_grouped(TuneOptions, "tune", HELP, arguments, default, groups)
@@ -88,14 +88,14 @@ def main(arguments: Sequence[str]) -> None:
 
 
 class Lines:
-    """A line for every trial that has ended since the last look; the first look says what there was before."""
+    """Prints a line for every trial that has ended since the last call; the first call sums up earlier trials."""
 
     def __init__(self, search: "Search", console: Console) -> None:
         self.search, self.console = search, console
         self.shown: set[int] | None = None
 
     def show(self, study: "Study", bar: Callable[[int, int], None] | None) -> None:
-        """Look at the study."""
+        """Print the news of the study."""
         from magnet.training.search import settings_of
 
         ended, ranked = study.ended(), study.ranked()
@@ -117,7 +117,7 @@ class Lines:
 
 
 def tell(search: "Search", study: "Study", data: str, console: Console) -> None:
-    """The best five, the chosen settings as the paper tabulates them, and the command that uses them."""
+    """Print the best five trials, the best settings as in the paper's table, and the command that trains with them."""
     from magnet.training.search import settings_of
 
     ranked = [(trial, settings_of(trial.params)) for trial in study.ranked()[:5]]
@@ -140,7 +140,7 @@ def tell(search: "Search", study: "Study", data: str, console: Console) -> None:
 
 
 def final_config(search: "Search", settings: dict[str, Any]) -> TrainConfig:
-    """The configuration to train with: on all training data, unless a validation part was asked for or is needed."""
+    """The configuration of the final training: on all training data, unless a validation part is given or needed."""
     keeps = search.config.validation or search.config.patience
     validation = search.base.validation if keeps else 0.0
     return dataclasses.replace(search.config, out=search.folder / "final", validation=validation, **settings)

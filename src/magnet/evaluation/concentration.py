@@ -1,4 +1,4 @@
-"""Attribute concentration: how well the neighbours of an example share what is known of it beside its class.
+"""Attribute concentration: how many neighbours of an example share its attributes, which are known beside its class.
 
 The paper's attribute precision: for each example and each attribute that it has, the fraction of its k nearest
 neighbours that have it too, as a function of k. Means are taken over the examples with an attribute, then over the
@@ -21,9 +21,9 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True)
 class Concentration:
-    """Precision of A attributes at S neighbourhood sizes, and what neighbours drawn by lot would give.
+    """Precision of A attributes at S neighbourhood sizes, and the precision of random neighbours.
 
-    An attribute that no counted example has is nan, and not part of any mean.
+    An attribute that no counted example has is nan, and left out of all means.
     """
 
     sizes: tuple[int, ...]
@@ -39,7 +39,7 @@ class Concentration:
 
     @property
     def base(self) -> float:
-        """The precision of neighbours drawn by lot."""
+        """The precision of random neighbours."""
         found = self.chance[self.counts > 0]
         return float(found.mean()) if len(found) else float("nan")
 
@@ -66,12 +66,12 @@ def attribute_concentration(
 
     Args:
         representations: (N, d). Each example is left out of its own neighbours.
-        attributes: (N, A), 1 has it, 0 has it not, nan unknown. Unknown neighbours do not count for that attribute;
-            an example of which no attribute is known is left out altogether.
+        attributes: (N, A), 1: has the attribute, 0: does not, nan: unknown. Neighbours of which an attribute is unknown
+            do not count for it; examples without any known attribute are left out.
         sizes: the k, ascending. Where there are fewer neighbours than k, all are taken.
         labels: (N,) classes, for ``others_only``.
-        others_only: only examples of other classes are neighbours. The way to look at attributes that were given to
-            whole classes: neighbours of the own class share them all.
+        others_only: count only neighbours of other classes. For attributes of whole classes, which all neighbours of
+            the own class share.
 
     >>> points = torch.tensor([[0.0], [1.0], [1.5], [9.0], [9.5]])
     >>> found = attribute_concentration(points, [[1], [1], [0], [1], [1]], sizes=(1, 2))  # section 4.2
@@ -82,7 +82,7 @@ def attribute_concentration(
         raise ValueError("others_only needs labels: which neighbours are of other classes?")
     known, has, rows = _read(representations, attributes)
     representations = representations[rows]
-    # A neighbour of the query's own group is no neighbour: the group is its class, or the example alone.
+    # Members of the query's own group are not its neighbours. The group is its class, or only the query itself.
     group = labels[rows].cpu() if others_only and labels is not None else torch.arange(len(rows))
     known_rest, has_rest = known.sum(0) - _group_sums(known, group), has.sum(0) - _group_sums(has, group)
     tally = _Tally(sizes, has.shape[1])
@@ -101,8 +101,8 @@ def concentration_within_classes(
     """As `attribute_concentration`, with neighbours of the example's own class only.
 
     ``chance`` is then the base rate of the classes themselves, the example left out, and ``lift`` says how much the
-    space orders a class by its attributes, however pure the classes are. An example counts for an attribute that
-    some others of its class have and some have not: elsewhere there is nothing to order.
+    space orders a class by its attributes, independently of how well classes are separated. An example counts for an
+    attribute that some others of its class have and some do not: otherwise there is nothing to order.
     """
     known, has, rows = _read(representations, attributes)
     representations, labels = representations[rows], labels[rows].cpu()
@@ -121,7 +121,7 @@ def concentration_within_classes(
 
 
 class _Tally:
-    """Sums of fractions over examples, an attribute and a neighbourhood size at a time."""
+    """Sums over examples of the fractions, for each attribute and neighbourhood size."""
 
     def __init__(self, sizes: tuple[int, ...], attributes: int) -> None:
         if list(sizes) != sorted(set(sizes)) or not sizes or sizes[0] < 1:
@@ -133,18 +133,20 @@ class _Tally:
         self.chance = torch.zeros(attributes, dtype=torch.double)
 
     def add(self, ids: Tensor, known: Tensor, has: Tensor, counted: Tensor, chance: Tensor) -> None:
-        """Rankings ``ids`` (n, k) into ``known`` and ``has`` (N, A), id N: nobody; ``counted``, ``chance`` (n, A)."""
+        """Add n examples: the ids (n, k) of their neighbours, nearest first, as rows of ``known`` and ``has`` (N, A); N
+        stands for no neighbour. ``counted`` and ``chance`` are (n, A).
+        """
         nobody = torch.zeros(1, has.shape[1])
         tables = [torch.cat([table.float(), nobody]) for table in (known, has)]
         seen, shared = (torch.zeros(len(ids), has.shape[1]) for _ in tables)
         done = 0
         for place, size in enumerate(self.sizes):
             if ids[:, done:size].numel():
-                ring = ids[:, done:size]  # the neighbours that the sizes before did not have
+                ring = ids[:, done:size]  # the neighbours beyond the previous size
                 for total, table in zip((seen, shared), tables, strict=True):
                     total += embedding_bag(ring, table, mode="sum")
             done = size
-            speaks = counted & (seen > 0)  # of some neighbours the attribute is known
+            speaks = counted & (seen > 0)  # the attribute is known of some neighbours
             self.counts[:, place] += speaks.sum(0)
             self.fractions[:, place] += (shared.double() / seen).masked_fill(~speaks, 0).sum(0)
         possible = counted & chance.isfinite()
@@ -160,7 +162,7 @@ class _Tally:
 
 
 def _read(representations: Tensor, attributes: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Known (n, A) and has (n, A) of the examples of which anything is known, and their ids (n,)."""
+    """The examples with a known attribute: which are known (n, A), which they have (n, A), and their ids (n,)."""
     values = torch.as_tensor(attributes)
     if values.ndim != 2 or len(values) != len(representations):
         raise ValueError(
@@ -179,7 +181,7 @@ def _group_sums(table: Tensor, group: Tensor) -> Tensor:
 
 
 def _chunks(rows: Tensor, references: int, row_elements: int) -> Iterator[Tensor]:
-    """Rows in chunks whose attributes, not only whose distances, stay within the budget."""
+    """Rows in chunks whose distances and attributes both fit into the memory budget."""
     if not len(rows):
         return
     for some in split_rows(rows, references):

@@ -1,7 +1,7 @@
-"""How good representations with known labels are.
+"""Measures of representations with known labels: errors, log-loss, worst classes, linear probe, retrieval, calibration.
 
-Errors of classifiers, the classes that go wrong most, a linear probe, and retrieval; and calibration: whether
-probabilities mean what they say, and the temperature that makes them (Guo et al., 2017).
+Probabilities are calibrated if predictions of 80 % are right in 80 % of the cases; a temperature brings them nearer to
+that (Guo et al., 2017).
 """
 
 import math
@@ -17,13 +17,13 @@ from magnet.neighbours import CHUNK_ELEMENTS, nearest_of_chunk, split_rows
 FLOOR = 1e-30  # a probability of zero, for logarithms
 LEAST = torch.finfo(torch.float32).eps  # the least probability in a log-loss: below it, votes are lost to rounding
 CHUNK = 8192  # queries that are judged at a time
-RANGE = (1 / 16, 64.0)  # where the temperature is looked for
-FOLDS = 5  # of the examples that are held out in turn
+RANGE = (1 / 16, 64.0)  # of temperatures
+FOLDS = 5  # of cross-validation
 MANY = 5000  # examples above which one fold is enough
 
 
 class Judged(NamedTuple):
-    """How good a classifier is on examples with known labels."""
+    """The error and the log-loss of a classifier."""
 
     error: float  # a fraction
     log_loss: float  # mean of -log p(true class), in nats
@@ -43,12 +43,12 @@ def log_losses(probabilities: Tensor, classes: Tensor, labels: Tensor) -> Tensor
 
 
 class Ranking(NamedTuple):
-    """What a classifier says of n examples, without a column for every class."""
+    """The predictions of a classifier for n examples, without a column for every class."""
 
     predicted: Tensor  # (n,) the most probable label
     top: Tensor  # (n, k) the k most probable labels, best first; -1 where fewer classes have a vote
-    confidence: Tensor  # (n,) the probability of the first
-    tempered: Tensor  # (n,) the same with the temperature
+    confidence: Tensor  # (n,) the probability of the predicted label
+    tempered: Tensor  # (n,) that probability after the temperature was applied
 
     @classmethod
     def of(cls, votes: Iterable[tuple[Tensor, Tensor]], classes: Tensor, temperature: float, top: int = 5) -> "Ranking":
@@ -84,7 +84,7 @@ class Ranking(NamedTuple):
 
 
 def _temper(logs: Tensor, classes: Tensor, temperature: float) -> Tensor:
-    """The largest of ``p^(1/T)``, normalised over all classes, those without a vote at FLOOR (n,)."""
+    """The largest ``p^(1/T)`` of each row (n,), normalised over all classes; classes without a vote have p = FLOOR."""
     voted = logs > -torch.inf
     low = math.log(FLOOR)
     scaled = logs.clamp_min(low).masked_fill(~voted, -torch.inf) / temperature
@@ -118,7 +118,7 @@ def worst_classes(
         labels: (n,) the truth.
         classes: the name of each id.
         count: how many classes at most.
-        mistakes: how many wrong answers to name for each, the most frequent first.
+        mistakes: how many wrong predictions to name for each, the most frequent first.
 
     Returns:
         For each: ``class``, ``n`` its examples, ``error`` a fraction, ``taken_for`` a list of ``class`` and ``n``.
@@ -201,7 +201,7 @@ def retrieval(
     assert reference_labels is not None
     size = int(max(labels.max(), reference_labels.max())) + 1
     relevant = torch.bincount(reference_labels, minlength=size)[labels] - int(among)  # R of each query (n,)
-    asked = relevant.argsort()[int((relevant == 0).sum()) :]  # those of similar R together: a chunk ranks its largest
+    asked = relevant.argsort()[int((relevant == 0).sum()) :]  # sorted by R: a chunk ranks as deep as its largest R
     if not len(asked):
         return {"recall@1": None, "map@r": None}
     first, precision = 0.0, 0.0
@@ -220,7 +220,7 @@ def retrieval(
 
 
 def _chunks(asked: Tensor, relevant: Tensor, references: int) -> Iterator[Tensor]:
-    """Rows in chunks whose rankings, not only whose distances, stay within the budget."""
+    """Rows in chunks whose distances and rankings both fit into the memory budget."""
     for rows in split_rows(asked, references):
         yield from rows.split(max(1, CHUNK_ELEMENTS // (int(relevant[rows].max()) + 1)))
 
@@ -233,10 +233,10 @@ def _without(ids: Tensor, own: Tensor) -> Tensor:
 
 
 class Tempered(NamedTuple):
-    """A temperature, and the cross-validated log-losses by which it was kept or not."""
+    """A temperature, and the cross-validated log-losses without and with it."""
 
-    temperature: float  # 1 where a fitted one is not seen to help
-    log_loss: float  # of the probabilities as they are
+    temperature: float  # 1 if a fitted temperature does not help
+    log_loss: float  # without a temperature
     log_loss_tempered: float  # with temperatures fitted to the other folds
 
 
@@ -260,16 +260,16 @@ def calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> fl
 
 
 def temper(probabilities: Tensor, temperature: float) -> Tensor:
-    """``p^(1/T)``, normalised (n, C): the ranking of the classes stays, their certainty changes."""
+    """``p^(1/T)``, normalised (n, C): the order of the classes stays, the confidence changes."""
     return torch.softmax(probabilities.clamp_min(FLOOR).log() / temperature, dim=1)
 
 
 def choose_temperature(probabilities: Tensor, columns: Tensor) -> Tempered:
     """The fitted temperature if it helps on examples that it was not fitted to, else 1.
 
-    One number fitted to a few dozen examples of a well-calibrated classifier is mostly their noise. So temperatures are
-    fitted without one fold of the examples at a time and judged on that fold. The temperature of all examples is kept
-    if the mean log-loss falls by more than its standard error.
+    A temperature fitted to a few dozen examples of a well-calibrated classifier is mostly noise. So it is
+    cross-validated: each fold is judged with the temperature fitted to the others. The temperature fitted to all
+    examples is kept if the mean log-loss falls by more than its standard error.
 
     Args:
         probabilities: (n, C) of examples that the classifier was not made of.
@@ -297,8 +297,8 @@ def choose_temperature(probabilities: Tensor, columns: Tensor) -> Tempered:
 def fit_temperature(probabilities: Tensor, columns: Tensor) -> float:
     """The temperature with the least log-loss.
 
-    One more mistake is imagined, a typical example of which the strongest other class is the true one, so that
-    examples without a single mistake do not ask for infinite certainty.
+    One mistake is added to the examples (the mean of the losses that they would have if the strongest other class were
+    the true one), so that a classifier without mistakes is not made infinitely confident.
 
     Args:
         probabilities: (n, C) of examples that the classifier was not made of.

@@ -1,4 +1,4 @@
-"""Why a representation gets its label: the clusters that vote for it and the training examples they stand for."""
+"""Why a representation gets its label: the clusters that vote for it, and training examples in them."""
 
 from dataclasses import dataclass
 
@@ -28,10 +28,10 @@ def voters(
 
     Args:
         rule: kNC over the index.
-        references: (N, d) what the index was made of; None: no examples are named.
+        references: (N, d) the training representations of the index; None: no examples are named.
         queries: (n, d).
-        count: clusters for each query.
-        examples: members of each cluster to name.
+        count: the number of clusters for each query.
+        examples: the number of members named for each cluster.
     """
     shares, ids = rule.nearest(queries)
     sigma = rule.variance**0.5

@@ -20,23 +20,23 @@ from magnet.training.checkpoint import Watched
 
 
 class SteadyConsole(Console):
-    """A console whose reader may go away (`magnet train | head`): then it is silent, and the training goes on."""
+    """A console that falls silent when its output is closed (`magnet train | head`); the training goes on."""
 
     def on_broken_pipe(self) -> None:
-        """Write to nowhere from now on."""
+        """Discard all further output."""
         self.quiet = True
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Display:
-    """Progress of a run. With ``quiet``, without a terminal, or on a rank other than 0: no live bar.
+    """The progress of a run: a live bar on a terminal, otherwise a plain line for each epoch.
 
     Args:
         title: what is being trained.
-        total: steps in all.
-        quiet: plain lines instead of the bar.
-        silent: nothing at all (other ranks, or a caller that shows progress itself).
+        total: the number of steps of the run.
+        quiet: print plain lines even on a terminal.
+        silent: print nothing (ranks other than 0, or a caller that shows progress itself).
         console: where to write.
     """
 
@@ -81,18 +81,18 @@ class Display:
             self._progress.update(self._task, total=total)
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line above the bar, where it stays."""
         if not self.silent:
             self.console.print(visible(text), highlight=False, soft_wrap=not self.console.is_terminal, markup=False)
 
     def busy(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Say what is going on between steps."""
+        """Show beside the bar what is done between steps, such as a refresh."""
         if self.live:
             share = f" {done}/{total}" if total else ""
             self._progress.update(self._task, note=f"[dim]{what}{share}[/]")
 
     def step(self, step: int, values: dict[str, Any]) -> None:
-        """Show the newest numbers."""
+        """Show the step and the numbers of the last batch."""
         self._values = values
         if self._first is None:
             self._first = time.monotonic(), step
@@ -100,7 +100,7 @@ class Display:
             self._progress.update(self._task, completed=step, note=self._short_line(step))
 
     def epoch(self, step: int) -> None:
-        """Without a live bar, a line for each epoch says where the run is."""
+        """Print a line at the end of an epoch, unless a live bar is shown."""
         if not self.live and not self.silent:
             self.say(f"{self.title}  step {step}/{self.total}  {self._line(step)}")
 
@@ -112,7 +112,7 @@ class Display:
         return "  ".join(f"{name} {_short(value)}" for name, value in values.items() if value is not None)
 
     def _short_line(self, step: int) -> str:
-        """As many of the numbers, the error first, as leave room for the bar, the steps and the time beside them."""
+        """As many of the numbers as fit beside the bar, the step count and the remaining time; the error first."""
         room = self.console.width - len(self.title) - self._bar - 2 * len(str(self.total)) - len("  /  0:00:00  ")
         shown = ""
         for piece in self._line(step).split("  "):
@@ -127,9 +127,9 @@ def _short(value: Any) -> str:
 
 
 def churn(before: Tensor, after: Tensor) -> float:
-    """The fraction of examples that left their cluster between two assignments (N,), whatever the ids are now.
+    """The fraction of examples that changed cluster between two assignments (N,), whatever the ids of the clusters.
 
-    Each new cluster is taken as the continuation of the old one that most of its members come from.
+    Each new cluster is matched to the old cluster that most of its members come from.
     """
     old = int(before.max()) + 1
     pairs = (after * old).add_(before).numpy()
@@ -141,7 +141,7 @@ def churn(before: Tensor, after: Tensor) -> float:
 
 
 class BatchWatch:
-    """Collects what batches look like between two looks at it."""
+    """Statistics of the batches of a run: seed clusters, impostor classes and distinct classes."""
 
     def __init__(self, labels: Tensor) -> None:
         self.labels = labels
@@ -150,7 +150,7 @@ class BatchWatch:
         self.distinct: list[int] = []
 
     def see(self, labels: Tensor, clusters: Tensor, draws_clusters: bool) -> None:
-        """Take note of a batch: labels (B,) and clusters (B,), on the CPU."""
+        """Count a batch: labels (B,) and clusters (B,), on the CPU."""
         first, *_ = every = labels.tolist()
         found = set(every)
         self.distinct.append(len(found))
@@ -159,23 +159,23 @@ class BatchWatch:
             self.impostors.update(found - {first})
 
     def report(self) -> dict[str, float]:
-        """Distinct classes in a batch, on average since the last report."""
+        """The mean number of distinct classes in a batch since the last report."""
         mean = sum(self.distinct) / max(len(self.distinct), 1)
         self.distinct = []
         return {"classes_per_batch": round(mean, 2)}
 
     def close_period(self, index: ClusterIndex) -> dict[str, object]:
-        """Between two refreshes: the share of clusters that were seeds, and how often classes were impostors."""
+        """The share of clusters that were seeds since the last refresh, and how often each class was an impostor."""
         coverage = len(self.seeds) / len(index)
         histogram = {str(label): count for label, count in sorted(self.impostors.items())}
         self.seeds, self.impostors = set(), Counter()
         return {"seed_coverage": round(coverage, 4), "impostor_classes": histogram}
 
     def state(self) -> Watched:
-        """What has been seen since the last looks, as plain values."""
+        """The counts so far as plain values, for a checkpoint."""
         return {"seeds": sorted(self.seeds), "impostors": sorted(self.impostors.items()), "distinct": self.distinct}
 
     def restore(self, state: Watched) -> None:
-        """Go on from a saved `state`."""
+        """Continue from a saved `state`."""
         self.seeds, self.impostors = set(state["seeds"]), Counter(dict(state["impostors"]))
         self.distinct = list(state["distinct"])

@@ -1,9 +1,10 @@
-"""What a run folder holds beside its checkpoints: the journal, and the data as the run began.
+"""What a run folder holds beside its checkpoints: the journal, and a record of the data.
 
-The journal, metrics.jsonl, has one line for each thing that happened; the same goes to a logger if wanted.
+The journal, metrics.jsonl, has one line for each logged event (training step, refresh, validation, times). The same
+records go to a logger if one is configured.
 
-Of the data it is written down which example was in which part, what the data held, and which classes were merged. Data
-that grows later must not move examples between the parts; data that changes otherwise must be noticed.
+The record of the data is written when a run begins: the part of each example, a digest of the data, and how classes
+were merged. So examples stay in their parts when the data grows, and any other change of the data is noticed.
 """
 
 import hashlib
@@ -40,9 +41,9 @@ class Journal:
 
     Args:
         folder: the run.
-        resume_at: the step of the checkpoint that a run goes on from.
-        logger: told the same; where it fails, training goes on without it.
-        say: told once why the logger is told no more.
+        resume_at: the step of the checkpoint that a resumed run starts from.
+        logger: gets every record too; if it fails, it is dropped and the training goes on.
+        say: is called with a line that says why the logger was dropped.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Journal:
         self._logger = logger
 
     def write(self, kind: str, step: int, values: Record) -> None:
-        """Note ``values`` under a kind: train, refresh, validation, time."""
+        """Append a record of a kind: train, refresh, validation or time."""
         line = (json.dumps({"kind": kind, "step": step, **values}) + "\n").encode()
         with storing(self.path):
             self._file.write(line)
@@ -75,17 +76,18 @@ class Journal:
         if self._logger is not None:
             try:
                 self._logger.show(kind, step, values)
-            except Exception as error:  # whatever somebody else's service stumbles over must not end a training
-                self._say(f"note: the logger is told no more: {' '.join(str(error).split()) or type(error).__name__}")
+            except Exception as error:  # no failure of an external service may end a training
+                reason = " ".join(str(error).split()) or type(error).__name__
+                self._say(f"note: the logger failed and gets no more records: {reason}")
                 self._logger = None
 
     @property
     def prefix(self) -> Prefix:
-        """What has been written so far, for the manifest of a checkpoint."""
+        """The length and the hash of the journal so far, for the manifest of a checkpoint."""
         return Prefix(self._bytes, self._hash.hexdigest())
 
     def close(self) -> None:
-        """Finish the files."""
+        """Close the journal and the logger."""
         self._file.close()
         if self._logger is not None:
             with suppress(Exception):  # as above
@@ -93,7 +95,7 @@ class Journal:
 
 
 def read_journal(folder: Path) -> list[Record]:
-    """All records of a run; lines that cannot be read, as the last one that a crash has cut short, are left out."""
+    """All records of a run, without lines that cannot be read, such as the last one after a crash."""
     path = folder / JOURNAL
     records: list[Record] = []
     if path.is_file():
@@ -109,7 +111,7 @@ def read_journal(folder: Path) -> list[Record]:
 
 
 def journal_note(folder: Path, prefix: Prefix) -> str:
-    """A line if the journal no longer begins with what was written there until a checkpoint; "" if it does."""
+    """A warning if the journal no longer starts with what it held when a checkpoint was written; "" otherwise."""
     path = folder / JOURNAL
     if path.is_file():
         with opened(path) as file:
@@ -130,7 +132,7 @@ class Merging:
 
     @classmethod
     def of(cls, dataset: Dataset) -> "Merging | None":
-        """How the classes of a data set were merged; None if they were not, or if the data brings both levels."""
+        """How the classes of a data set were merged; None if they were not, or if its source has both levels."""
         if dataset.fine_labels is None or dataset.fine_classes is None or dataset.judged:
             return None
         labels = torch.zeros(len(dataset.fine_classes), dtype=torch.int64)
@@ -138,9 +140,9 @@ class Merging:
         return cls(dataset.classes, dict(zip(dataset.fine_classes, labels.tolist(), strict=True)))
 
     def apply(self, dataset: Dataset) -> Dataset:
-        """A copy with its classes merged, by their names; a class that is not known stays a class of its own.
+        """A copy of other data with its classes merged, matched by name; an unknown class is kept as it is.
 
-        Data that has none of the classes is given back as it is, and so is data that brings both levels.
+        Data with none of the classes, and data that has coarse and fine labels itself, is returned unchanged.
         """
         if dataset.judged or not self.label_of.keys() & set(dataset.classes):
             return dataset
@@ -155,14 +157,14 @@ class Merging:
 
 @dataclass(frozen=True)
 class StartRecord:
-    """What a run wrote down of its data when it began."""
+    """The record of the data that a run wrote when it began, without the parts of the examples."""
 
-    digest: Digest | None  # None: not known, the run being of an earlier version
+    digest: Digest | None  # None: unknown, because an earlier version wrote the run
     merging: Merging | None  # None: no classes were merged
 
 
 def keep_parts(folder: Path, data: Dataset) -> None:
-    """Write down the part of every example, by its name and class, and what the data holds."""
+    """Record the part of every example, by its name and class, the digest of the data, and how classes were merged."""
     merging = Merging.of(data)
     about = {"data": json.dumps(data.digest.to_dict())}
     if merging is not None:
@@ -171,7 +173,7 @@ def keep_parts(folder: Path, data: Dataset) -> None:
 
 
 def read_start(folder: Path) -> StartRecord:
-    """What a run wrote down of its data, apart from the parts of the examples."""
+    """Read the record of the data of a run."""
     found = _read_parts(folder)
     if found is None:
         return StartRecord(None, None)
@@ -186,7 +188,7 @@ def read_start(folder: Path) -> StartRecord:
 
 
 def merge_again(folder: Path, data: Dataset) -> Dataset:
-    """The data with its classes merged as a run has them, if the run was trained on merged classes."""
+    """The data with its classes merged as in a run; unchanged if the run has no merged classes."""
     merging = read_start(folder).merging
     return data if merging is None else merging.apply(data)
 
@@ -207,20 +209,20 @@ def restore_parts(folder: Path, data: Dataset) -> Dataset:
 
 
 def change_note(folder: Path, data: Dataset) -> str:
-    """A line on what has changed in the data of a run since it began; "" if nothing, or if that is not known."""
+    """A warning that says how the data of a run has changed since it began; "" if it has not, or that is unknown."""
     before = read_start(folder).digest
     changes = "" if before is None else data.digest.changes(before)
     return f"{data.spec} has changed since {folder} began to train on it: {changes}" if changes else ""
 
 
 def merging_note(folder: Path) -> str:
-    """A line on the merged classes of a run; "" if it has none."""
+    """A note on the merged classes of a run; "" if it has none."""
     merging = read_start(folder).merging
     return f"{folder} was trained on merged classes: {merging}" if merging else ""
 
 
 def check_parts(folder: Path, data: Dataset) -> None:
-    """Raise unless the data has just the examples that the run began with: it cannot go on with others."""
+    """Raise unless the data has exactly the examples that the run began with: it cannot be resumed on others."""
     known = _read_parts(folder)
     if known is not None and not torch.equal(known.tensors["examples"], _marks(data)):
         before = len(known.tensors["examples"])
@@ -231,7 +233,7 @@ def check_parts(folder: Path, data: Dataset) -> None:
 
 
 def same_training_part(folder: Path, data: Dataset) -> bool:
-    """Whether the training part has just the examples that it had when the run began, in their order."""
+    """Whether the training part has exactly the examples that it had when the run began, in the same order."""
     found = _read_parts(folder)
     if found is None:
         return True
@@ -240,7 +242,7 @@ def same_training_part(folder: Path, data: Dataset) -> bool:
 
 
 def _marks(data: Dataset) -> Tensor:
-    """A number for each example (N,), from its name and class."""
+    """A hash of the name and class of each example (N,)."""
     digests = bytearray()  # grown row by row: lists of millions of strings would take a gigabyte
     rows = (label for part in data.labels.split(2**16) for label in part.tolist())
     for name, label in zip(data.names, rows, strict=True):
@@ -250,7 +252,7 @@ def _marks(data: Dataset) -> Tensor:
 
 
 def _read_parts(folder: Path) -> Stored | None:
-    """What `keep_parts` wrote; None for a run that has not begun, and for what is not a run."""
+    """What `keep_parts` wrote; None for a run that has not begun, and for a folder that is not a run."""
     path = folder / FILE
     if not path.is_file() and not checkpoints(folder / FOLDER):
         return None

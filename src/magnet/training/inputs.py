@@ -19,19 +19,19 @@ from magnet.data import Augmentation, Dataset, normalise
 from magnet.errors import UserError
 from magnet.training.config import TrainConfig
 
-Report = Callable[[int, int], None]  # how many examples are done, of how many
+Report = Callable[[int, int], None]  # called with the number of examples done and the total
 
 PASS_BATCH = {"vectors": 4096, "images": 64}  # examples that are embedded at a time
 
 
 class Views:
-    """The inputs of a network made from raw examples, on their device. Vectors pass as they are.
+    """Makes the inputs of a network from raw examples, on their device. Vectors are passed on unchanged.
 
     Args:
-        network: says how images are to be normalised.
-        size: side of the views.
-        rescale, flip: of the augmentation.
-        draws: augmented views of a test example; 1: the plain view alone.
+        network: has the mean and standard deviation that images are normalised by.
+        size: the side of the views, in pixels.
+        rescale, flip: the augmentation (see `magnet.data.Augmentation`).
+        draws: the number of augmented views of a test example; 1: the plain view alone.
     """
 
     def __init__(self, network: Backbone, size: int, *, rescale: float, flip: bool, draws: int) -> None:
@@ -47,7 +47,7 @@ class Views:
         return cls(network, size, rescale=config.rescale, flip=config.flip, draws=draws)
 
     def of_features(self) -> Self:
-        """The views where features of images take the place of the images: they pass as they are."""
+        """The same for data whose images were replaced by features, which are passed on unchanged."""
         other = copy.copy(self)
         other.augment = None
         return other
@@ -57,14 +57,14 @@ class Views:
         return self._normalised(self.augment(raw, generator)) if self.augment else raw
 
     def plain(self, raw: Tensor) -> Tensor:
-        """The plain view, without chance: the centre, in the middle of the range of scales of the augmentation."""
+        """The plain view, which is not random: the centre, at the middle of the augmentation's range of scales."""
         return self._normalised(self.augment.centre(raw)) if self.augment else raw
 
     def test(self, raw: Tensor, seed: int) -> Iterator[Tensor]:
-        """The test views, whose representations are averaged, one after the other.
+        """Yield the test views, whose representations are to be averaged.
 
-        Their windows are drawn by the seed and are the same for every example, so that what is said of an example does
-        not depend on those beside it.
+        The crop windows are drawn by the seed and shared by all examples, so that the prediction for an example does
+        not depend on the rest of its batch.
         """
         if self.augment is None or self.draws == 1:
             yield self.plain(raw)
@@ -78,7 +78,7 @@ class Views:
 
 
 class _Rows(TorchDataset[tuple[int, Tensor]]):
-    """Some rows of a dataset, each with its place among them."""
+    """Some rows of a data set; item i is (i, the example of row i)."""
 
     def __init__(self, data: Dataset, rows: Tensor) -> None:
         self.data, self.rows = data, rows
@@ -91,7 +91,7 @@ class _Rows(TorchDataset[tuple[int, Tensor]]):
 
 
 def batches(data: Dataset, rows: Tensor, drawn: Iterable[list[int]], workers: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """(places (B,), raw examples (B, ...)) of each list of places drawn among the rows."""
+    """Yield (places (B,), raw examples (B, ...)) for each list of places in ``drawn``; place i is ``rows[i]``."""
     if data.kind == "vectors" or workers == 0:
         for places in drawn:
             chosen = torch.tensor(places)
@@ -109,13 +109,13 @@ def batches(data: Dataset, rows: Tensor, drawn: Iterable[list[int]], workers: in
                 raise
             reason = " ".join(str(error).split())[:120]
             raise ChildProcessError(f"a process that decodes images has ended ({reason}): lower --workers") from error
-        except UserError as error:  # comes with the worker's traceback as its text
+        except UserError as error:  # its text contains the traceback of the worker
             raise UserError(str(error).rpartition("UserError: ")[2].strip()) from None
 
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """SIGINT and SIGTERM wait until the block has ended; processes started in it never get them.
+    """Hold SIGINT and SIGTERM back until the block has ended; processes started in it never get them.
 
     Both often go to a whole process group. The main process then ends its step and its workers; a worker that ended by
     itself would take the main process down with it.
@@ -131,11 +131,11 @@ def _signals_held() -> Iterator[None]:
 
 
 def passes(count: int, kind: str) -> Iterator[list[int]]:
-    """The places 0..count-1 in the batches of a pass over all of them."""
+    """The numbers 0..count-1 in consecutive batches, for a pass over all examples."""
     size = PASS_BATCH[kind]
     return (list(range(start, min(start + size, count))) for start in range(0, count, size))
 
 
 def decoding_workers(config: TrainConfig, kind: str) -> int:
-    """How many processes decode examples of this kind, unless the configuration says."""
+    """The number of processes that decode examples: as configured, or else by the kind of the data."""
     return config.workers if config.workers >= 0 else 2 if kind == "images" else 0

@@ -1,7 +1,7 @@
-"""Search: many short runs with other settings, judged on validation data; the test part is never looked at.
+"""Hyper-parameter search: many short runs, judged on validation data; the test part is never looked at.
 
-What is varied are the settings that the paper tunes (its appendix B). The record of a search is an SQLite file that
-processes share and that a later command goes on with.
+The settings that are varied are those that the paper tunes (appendix B). Trials are recorded in an SQLite file, which
+processes share and which a later command continues.
 """
 
 import multiprocessing
@@ -42,7 +42,7 @@ D_VALUES = (2, 3, 4, 6, 8, 12)  # M = D = 2 is among them: it comes down to trip
 
 @dataclass(frozen=True)
 class Range:
-    """A stretch of numbers, uniform or uniform in the logarithm."""
+    """An interval of numbers, drawn uniformly, or uniformly in the logarithm."""
 
     low: float
     high: float
@@ -81,10 +81,10 @@ class Chance(Protocol):
 
 
 def space_of(config: TrainConfig, fixed: Collection[str] = ()) -> Space:
-    """The settings to vary for the method of a configuration, without those that are ``fixed``."""
+    """The settings that are varied for the method of a configuration, without the ``fixed`` ones."""
     space = EVERYONE | (ADAMW if config.optimiser == "adamw" else {}) | BY_METHOD.get(config.method, {})
     if config.schedule == "cosine":
-        space.pop("annealing")  # which does nothing then
+        space.pop("annealing")  # unused by the cosine schedule
     space = {name: where for name, where in space.items() if name not in fixed}
     if config.method == "magnet" and not {"clusters_per_batch", "examples_per_cluster"} <= set(fixed):
         space["batch"] = _batches(config, fixed)
@@ -94,7 +94,7 @@ def space_of(config: TrainConfig, fixed: Collection[str] = ()) -> Space:
 
 
 def draw(chance: Chance, space: Space) -> dict[str, Any]:
-    """Settings of one trial."""
+    """Draw the settings of one trial."""
     drawn = {
         name: chance.suggest_categorical(name, where)
         if isinstance(where, tuple)
@@ -105,7 +105,7 @@ def draw(chance: Chance, space: Space) -> dict[str, Any]:
 
 
 def settings_of(drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Drawn values as settings: three digits, as they are printed, and M = 12, D = 4 for "12x4"."""
+    """Drawn values as settings: numbers rounded to the three digits that are printed, "12x4" as M = 12 and D = 4."""
     settings: dict[str, Any] = {
         name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in drawn.items()
     }
@@ -126,7 +126,7 @@ def _batches(config: TrainConfig, fixed: Collection[str]) -> tuple[str, ...]:
 
 
 def import_optuna() -> Any:
-    """Optuna, with its log switched off."""
+    """Import Optuna, and switch its log off."""
     try:
         import optuna
     except ImportError as error:
@@ -137,13 +137,13 @@ def import_optuna() -> Any:
 
 
 class Study:
-    """Trials by number. Trial n of a random search depends on (seed, n) alone, whoever runs it and when.
+    """Numbered trials. Trial n of a random search depends on (seed, n) alone, not on the process that runs it.
 
     A trial ends complete, failed (its run diverged) or abandoned (its process was stopped; Optuna calls it pruned).
-    Abandoned ones do not count.
+    Abandoned trials do not count.
 
     Args:
-        folder: where the file is, or is to be.
+        folder: of the SQLite file, which is made if it does not exist.
         settings: what must be the same for all trials; another search in the same folder is refused.
         sampler: "random", as in the paper, or "tpe".
         seed: of the search.
@@ -183,7 +183,7 @@ class Study:
         return trial
 
     def complete(self, trial: "Trial", error: float) -> None:
-        """Note the validation error of a trial."""
+        """Record the validation error of a trial."""
         self._study.tell(trial, error)
 
     def fail(self, trial: "Trial", reason: str) -> None:
@@ -192,11 +192,11 @@ class Study:
         self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
 
     def abandon(self, number: int) -> None:
-        """Take a trial out of the count."""
+        """Mark a trial as abandoned: it does not count."""
         self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED)
 
     def release_lost(self) -> None:
-        """Abandon trials whose process is gone."""
+        """Abandon trials whose process has ended."""
         for trial in self._counting():
             if trial.state == self._optuna.trial.TrialState.RUNNING and _is_lost(trial):
                 self.abandon(trial.number)
@@ -217,7 +217,7 @@ class Study:
 
 def _is_lost(trial: "FrozenTrial") -> bool:
     host, process = trial.user_attrs.get("owner", (None, 0))
-    if host is None:  # stopped before it could sign
+    if host is None:  # stopped before it recorded its process
         return trial.datetime_start is None or datetime.now() - trial.datetime_start > timedelta(minutes=1)
     if host != socket.gethostname():
         return False
@@ -249,28 +249,28 @@ class Search:
 
     @property
     def base(self) -> TrainConfig:
-        """The settings of all trials, but for what is drawn."""
+        """The settings that all trials share."""
         return replace(self.config, validation=self.config.validation or VALIDATION, evaluate=False)
 
     @property
     def space(self) -> Space:
-        """What is drawn."""
+        """The settings that are drawn for each trial."""
         return space_of(self.config, self.fixed)
 
     def open(self, data: Dataset) -> Study:
-        """The study, old or new, of the data that its trials are trained on."""
+        """The study of this search, continued if its file exists."""
         settings = {name: value for name, value in self.base.to_dict().items() if name not in FREE}
         settings = {name: value for name, value in settings.items() if name in self.fixed or name not in self.space}
         settings |= {"searched": sorted(self.space), "content of the data": data.digest.whole}
         return Study(self.folder, settings, sampler=self.sampler, seed=self.config.seed)
 
     def run_folder(self, number: int) -> Path:
-        """The run of a trial."""
+        """The run folder of a trial."""
         return self.folder / "trials" / f"{number:04d}"
 
 
 def tune(search: Search, *, report: Callable[[Study], None], console: Console | None = None) -> Study:
-    """Search until there are as many trials as wanted; ``report`` is called whenever something may be new."""
+    """Search until there are as many trials as wanted; ``report`` is called whenever trials may have ended."""
     data = open_validated(search)
     study = search.open(data)
     study.release_lost()
@@ -306,7 +306,7 @@ def work(
             study.complete(trial, _error(search, trial.number, draw(trial, search.space), data, console))
         except (FloatingPointError, torch.OutOfMemoryError) as failure:
             study.fail(trial, str(failure))
-        except BaseException:  # interrupted, or broken: as if it had never been
+        except BaseException:  # interrupted or failed: the trial does not count
             study.abandon(trial.number)
             shutil.rmtree(search.run_folder(trial.number), ignore_errors=True)
             raise

@@ -34,13 +34,14 @@ from magnet.votes import Examples, cluster, stratified_part
 PLAIN = 1.15  # the enlargement of the plain view
 LARGEST_TRUNK = 2048  # features that an image network gives, about
 MANY = 100_000  # rows that the scale of vectors is estimated from
-MOST = 20_000  # examples by which settings are chosen: of more, a stratified part
-MOST_IMAGES = 100_000  # whose features the start is fitted to
-LARGEST = 2**28  # numbers in the features that the start is fitted to: of more, a stratified part of the examples
+# Of more data than this, a stratified sample of the training examples is used:
+MOST = 20_000  # examples to choose settings by
+MOST_IMAGES = 100_000  # images to fit the start to
+LARGEST = 2**28  # numbers (examples times features) to fit the start to
 
 
 class Learner(nn.Module):
-    """What is trained, saved and distributed."""
+    """The network and the method: the module that is trained, saved and distributed."""
 
     def __init__(self, network: Backbone, method: Method) -> None:
         super().__init__()
@@ -66,7 +67,7 @@ class Workbench:
     views: Views
     train: Tensor  # (N,) the training examples, ids into data
     labels: Tensor  # (N,) their classes
-    seconds: dict[str, float] = field(default_factory=dict)  # that making them took, by what was done
+    seconds: dict[str, float] = field(default_factory=dict)  # that features and start took
 
     @property
     def workers(self) -> int:
@@ -90,7 +91,7 @@ def open_for(config: TrainConfig) -> Dataset:
 
 
 def absolute(spec: str) -> str:
-    """What --data names, as it can be found from any folder."""
+    """The value of --data with absolute paths, so that it is valid from any working directory."""
     name, colon, folder = spec.partition(":")
     if colon and name in SOURCES:
         return f"{name}:{Path(folder).expanduser().resolve()}"
@@ -116,10 +117,10 @@ def complete(config: TrainConfig, data: Dataset) -> TrainConfig:
 
 
 class _Wishes(NamedTuple):
-    """How a network wants its images."""
+    """The size and the normalisation of images that a network expects."""
 
     size: int  # side
-    fixed: bool  # no other size will do
+    fixed: bool  # the network takes no other size
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
@@ -142,7 +143,7 @@ def _image_size(backbone: str, data: Dataset) -> int:
 
 
 def describe_images(config: TrainConfig, data: Dataset) -> str:
-    """What a network is given to see, in a line for people: size and normalisation, and where its weights are from."""
+    """A line for people on the inputs of an image network: size, normalisation, and the source of its weights."""
     if config.backbone == "convnet":
         return f"images of {config.image_size} pixels; weights from scratch"
     own, _, *scale = _wishes(config.backbone)
@@ -179,10 +180,10 @@ def make_learner(
         shape: of one example; images are seen at the size that the configuration names.
         labels: (N,) the classes of the training examples.
         classes: how many there are.
-        examples: (n, d) vectors that a fresh network takes the scale of its inputs from.
-        rank: this process among ``world_size`` ones.
-        world_size: processes that train side by side.
-        fresh: True: start from the configured weights; False: saved weights will be loaded.
+        examples: (n, d) vectors by which a new network standardises its inputs.
+        rank: the number of this process, below ``world_size``.
+        world_size: the number of processes that train together.
+        fresh: True: load the configured weights; False: a checkpoint will be loaded instead.
     """
     width = shape[0] if kind == "vectors" else LARGEST_TRUNK
     weights = width * max(config.hidden, config.dim) + config.hidden * config.dim
@@ -227,9 +228,10 @@ def make_workbench(
     fresh: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> Workbench:
-    """The parts of a run. ``fresh``: with the configured weights; otherwise a checkpoint is going to be loaded.
+    """The parts of a run. Its configuration then has all settings that were chosen from the data.
 
-    The configuration in it has all that was chosen from the data. ``say`` is told what is being chosen.
+    ``fresh``: load the configured weights; otherwise a checkpoint will be loaded. ``say`` is called with lines of
+    progress.
     """
     data = open_for(config) if data is None else data
     train = data.indices("train")
@@ -255,15 +257,15 @@ def make_workbench(
     )  # fmt: skip
     if prepared.start is not None and prepared.discriminant is not None:
         begin(learner, prepared.start, prepared.discriminant)
-    _ = learner.method.sampler  # made now, so that what it refuses is refused before anything is written
+    _ = learner.method.sampler  # made now, so that its errors come before anything is written
     views = Views.of(config, learner.network)
     return Workbench(config, data, learner, views, train, labels, dict(prepared.seconds))
 
 
 def on_features(bench: Workbench, say: Callable[[str], None]) -> Workbench:
-    """The parts of a run whose trunk is frozen: what it makes of each image, once, stands in for the images.
+    """The parts of a run with a frozen trunk: each image is replaced by its features, which are computed once.
 
-    The network takes features as it takes images, so that what is trained on the ones is used on the others.
+    The network takes features as well as images: trained on the features, it is used on images.
     """
     config, data, begun = bench.config, bench.data, time.perf_counter()
     rows = torch.cat([bench.train, data.indices("validation")])
@@ -279,25 +281,25 @@ def on_features(bench: Workbench, say: Callable[[str], None]) -> Workbench:
 
 
 class Prepared(NamedTuple):
-    """What a run begins with."""
+    """The configuration and the start of a run."""
 
-    config: TrainConfig  # with all that was chosen
+    config: TrainConfig  # with all settings that were chosen
     start: Start | None = None  # None: random
     discriminant: Discriminant | None = None
-    seconds: Mapping[str, float] = MappingProxyType({})  # what it took
+    seconds: Mapping[str, float] = MappingProxyType({})  # that features and start took
 
 
 def prepare(config: TrainConfig, data: Dataset, say: Callable[[str], None] = lambda line: None) -> Prepared:
-    """Choose what the configuration leaves to the data, and fit the start; with a random start nothing is to be done.
+    """Choose the settings that the configuration leaves open, and fit the whitened start. A random start needs neither.
 
-    Of images, the vectors are features of the trunk (`magnet.training.features`). Magnet on vectors, or on a frozen
-    trunk, follows the whole recipe (`magnet.recipe`), which trains a trial. Other methods, and a network whose trunk
-    learns too, have the same start, and length and rate as they are given.
+    For images, the start is fitted to features of the trunk (`magnet.training.features`). Magnet on vectors or on a
+    frozen trunk follows the whole recipe (`magnet.recipe`), which includes a trial training. Other methods, and
+    networks whose trunk is trained too, get the same start; their length and learning rate stay as configured.
 
     Args:
-        config: with every "auto" decided that the kind of data decides.
-        data: whose training part is looked at.
-        say: is told what is being done.
+        config: from `complete`.
+        data: of which the training part is used.
+        say: called with lines of progress.
     """
     if config.start != "whitened" or config.warm_start:  # a warm start brings its own
         return Prepared(config)
@@ -348,7 +350,7 @@ def recipe_of(config: TrainConfig) -> Recipe:
 
 
 def _given(recipe: Recipe) -> Chosen | None:
-    """The settings of a recipe that leaves nothing to choose for the start."""
+    """The settings of the start if the recipe states all of them, else None."""
     power, standardize, shrinkage = recipe.power, recipe.standardize, recipe.shrinkage
     if power is None or standardize is None or shrinkage is None or recipe.n_clusters is None or recipe.scaling is None:
         return None
@@ -358,7 +360,7 @@ def _given(recipe: Recipe) -> Chosen | None:
 def _choose_start(
     recipe: Recipe, data: Examples, class_weight: Tensor, seed: int, say: Callable[[str], None]
 ) -> Chosen:
-    """The start alone, without a trial of training."""
+    """Choose the settings of the start alone, without a trial training."""
     folds = recipe.hold_out(data, class_weight, seed)
     if folds is None:
         return recipe.choose(data, class_weight, seed, say)
@@ -369,7 +371,7 @@ def _choose_start(
 
 
 def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, labels: Tensor) -> TrainConfig:
-    """The configuration with what was chosen."""
+    """The configuration with the chosen settings filled in."""
     sizes = torch.bincount(labels)
     clusters = int(sizes.clamp_max(chosen.n_clusters).sum())
     together, drawn = recipe.batches_for(clusters)
