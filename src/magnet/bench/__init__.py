@@ -1,7 +1,7 @@
-"""Measurements of speed and memory as ratios, side by side with what people would use instead.
+"""Benchmarks: speed and memory as ratios to those of other libraries and of simpler code.
 
-Each part is a module with ``measure(progress) -> list[Measurement]``. `magnet bench` runs every part in a process of
-its own, so that they do not disturb each other.
+Each part is a module with ``measure(progress) -> list[Measurement]``. `magnet bench` runs each part in a new process,
+so that the parts do not disturb each other.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""``python -m magnet.bench PART FILE``: measure one part here, and write what was found as JSON."""
+"""``python -m magnet.bench PART FILE``: measure one part in this process, and write the results as JSON."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from magnet.bench.measurement import stamp
 
 
 def main(part: str, file: str) -> None:
-    """Measure; progress goes to standard output, a line at a time."""
+    """Measure a part; its progress is printed line by line."""
     start = time.perf_counter()
     found = measure(part, lambda text: print(text, flush=True))
     record = {

@@ -47,11 +47,11 @@ def _compare(name: str, what: str, x: Tensor, labels: Tensor, k: int, bound: flo
     for who in contenders:  # warm
         run(who)
     times = {who: [] for who in contenders}  # type: dict[str, list[float]]
-    for _ in range(REPEATS):  # in turns, so that whatever else the machine does hits all
+    for _ in range(REPEATS):  # in turns, so that other load on the machine slows all of them
         for who in contenders:
             times[who].append(run(who))
     ours = inertia["magnet"]
-    # Speed is compared at equal quality: who ends above it has not done the same work.
+    # Speed is compared at equal quality: a larger inertia is less work.
     equal = [who for who in ("scikit-learn", "faiss") if inertia[who] <= 1.01 * ours]
     rival = min(equal, key=lambda who: statistics.median(times[who]))
     ratios = [mine / theirs for mine, theirs in zip(times["magnet"], times[rival], strict=True)]
@@ -101,7 +101,7 @@ def _by_faiss(x: Tensor, labels: Tensor, k: int) -> float:
             max_points_per_centroid=len(points), seed=1,
         )  # fmt: skip
         model.train(points)
-        total += float(model.assign(points)[0].sum())  # the assignments are wanted too, as the others give them
+        total += float(model.assign(points)[0].sum())  # with the assignments, which the other two compute as well
     return total
 
 

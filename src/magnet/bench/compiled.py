@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-# Some virtual processors announce matrix units that they do not have. To be said before the first product.
+# Some virtual processors announce matrix units that they do not have. Set before the first matrix product.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import torch

@@ -1,4 +1,4 @@
-"""Drawing a batch and taking its losses: what it costs as clusters and examples grow."""
+"""The time to draw a batch and to update its losses, as the numbers of clusters and examples grow."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from magnet.sampler import NeighbourhoodSampler
 
 
 def measure(progress: Callable[[str], None]) -> list[Measurement]:
-    """More clusters, then more examples in as many clusters."""
+    """More clusters, then more examples in the same number of clusters."""
     progress("1,000 and 100,000 clusters")
     few, many = turn(1000, 10), turn(100_000, 10)
     clusters = compare_times(many, few, repeats=15, calls=300).measurement(
@@ -29,15 +29,15 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
 
 
 class Scattered(ClusterIndex):
-    """An index whose impostors are any clusters of other classes: how they were found is no part of drawing."""
+    """An index with arbitrary impostors: the search for the nearest ones is not measured here."""
 
     def nearest_impostors(self, m: int, clusters: Tensor | None = None, *, exact: bool | None = None) -> Tensor:
-        """(J, m), from the clusters that follow, which are of other classes here."""
+        """(J, m), from the clusters with the next ids, which are of other classes here."""
         return (torch.arange(len(self)).unsqueeze(1) + torch.linspace(1, len(self) // 4 - 1, m).long()) % len(self)
 
 
 def turn(clusters: int, members: int) -> Callable[[], None]:
-    """One draw and one update of a sampler in its stride: M = 12, D = 4."""
+    """A function that draws a batch of M = 12, D = 4 and updates its losses; the sampler has run for a while."""
     source = torch.Generator().manual_seed(0)
     index = Scattered(
         torch.randn(clusters, 2, generator=source),

@@ -30,7 +30,7 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
 
 
 def active_batch(clusters: int) -> tuple[Tensor, Tensor]:
-    """Representations (B, d) of one cluster for each class, wide enough that no loss and no miner is at rest."""
+    """Representations (B, d), one cluster for each class, so wide that every loss and every miner has work to do."""
     source = torch.Generator().manual_seed(0)
     labels = torch.arange(clusters).repeat_interleave(EXAMPLES)
     centres = torch.randn(clusters, DIM, generator=source)
@@ -39,7 +39,7 @@ def active_batch(clusters: int) -> tuple[Tensor, Tensor]:
 
 
 def others(classes: int, representations: Tensor, labels: Tensor) -> dict[str, Callable[[], None]]:
-    """The peers, each with as many classes as the batch has, which is the cheapest case for losses with proxies."""
+    """The other losses, made for the classes of the batch only, which is the cheapest case for losses with proxies."""
     triplet, miner = losses.TripletMarginLoss(), miners.TripletMarginMiner()
     soft, anchor = losses.SoftTripleLoss(classes, DIM), losses.ProxyAnchorLoss(classes, DIM)
     return {
@@ -52,7 +52,7 @@ def others(classes: int, representations: Tensor, labels: Tensor) -> dict[str, C
 
 
 def step(module: nn.Module, representations: Tensor, loss: Callable[[], Tensor]) -> Callable[[], None]:
-    """Forward and backward of a loss, with gradients that start from nothing."""
+    """A function that runs a loss forward and backward, from empty gradients."""
 
     def run() -> None:
         module.zero_grad()

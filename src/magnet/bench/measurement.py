@@ -33,18 +33,18 @@ Results = dict[str, dict[str, Any]]  # by part: where and when it was measured, 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of the table: ours against a baseline, and the bound that the ratio has to keep."""
+    """One line of the table: ours against a baseline, and the bound of the ratio."""
 
     name: str  # short, unique within its part
     what: str  # the setting, in words: sizes, network, data
-    ours: str  # what we took, with its unit: "1.9 ms"
-    baseline: str  # what the other took, and which it is: "2.1 ms, SoftTriple"
+    ours: str  # our time or memory, with its unit: "1.9 ms"
+    baseline: str  # that of the baseline, and its name: "2.1 ms, SoftTriple"
     ratio: float  # ours / baseline, the median over the repeats
     low: float
     high: float
     repeats: int
-    bound: float | None = None  # None: nothing is promised, the number is for information
-    at_most: bool = True  # the bound is an upper one
+    bound: float | None = None  # None: the number is for information only
+    at_most: bool = True  # whether the bound is an upper bound
     unit: str = "x"  # of the ratio and the bound: "x", "%", "MB"
     note: str = ""
 
@@ -81,11 +81,11 @@ def compare_times(
     baseline_calls: int | None = None,
     warm_up: int = 1,
 ) -> Timed:
-    """Time two callables in turns, so that whatever else the machine does hits both.
+    """Time two callables in turns, so that other load on the machine slows both.
 
     Args:
-        ours: what is judged.
-        baseline: what it is judged by.
+        ours: the first callable.
+        baseline: the callable that it is compared with.
         repeats: pairs of blocks; the ratio is taken within each pair.
         calls: calls in a block, whose time is divided by their number. Blocks should last some tens of milliseconds.
         baseline_calls: the same for the baseline, if it differs.
@@ -99,7 +99,7 @@ def compare_times(
         seconds(baseline, baseline_calls)
     pairs = []
     for turn in range(repeats):
-        # Who goes first alternates too: the one after a slow block would find other caches.
+        # The order within a pair alternates: what ran before leaves its mark on the caches.
         if turn % 2:
             theirs, mine = seconds(baseline, baseline_calls), seconds(ours, calls)
         else:
@@ -123,7 +123,7 @@ def seconds(function: Callable[[], object], calls: int = 1) -> float:
 def run_child(module: str, *arguments: object, **environment: str) -> dict[str, Any]:
     """Run ``python -m module arguments`` and read the JSON object that it prints last.
 
-    For measurements of memory: the child prints `peak_memory` of itself, which no other work has raised.
+    For measurements of memory: the child prints its own `peak_memory`, which nothing before has raised.
     """
     words = [sys.executable, "-m", module, *(str(word) for word in arguments)]
     done = subprocess.run(words, env=os.environ | environment, capture_output=True, text=True, check=False)
@@ -145,10 +145,10 @@ def peak_memory() -> int:
 
 
 def added_memory(work: Callable[[], object]) -> int:
-    """The peak while ``work`` runs above what was held before it, in bytes.
+    """The peak of the memory while ``work`` runs, minus the memory held before, in bytes.
 
-    What was freed on the way here must not hide what the work takes: memory that the allocator has kept for later is
-    given back first, and the system's peak is set back.
+    Memory that was freed before must not hide what the work takes: the allocator first returns it to the system, and
+    the system's record of the peak is reset.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
     if trim is not None:
@@ -156,7 +156,7 @@ def added_memory(work: Callable[[], object]) -> int:
     held = resident()
     _RESET.write_text("5")
     if peak_memory() > held + 2**24:
-        raise RuntimeError(f"the peak was not set back: {peak_memory()} bytes, with {held} held now")
+        raise RuntimeError(f"the record of the peak was not reset: {peak_memory()} bytes, with {held} held now")
     work()
     return peak_memory() - held
 
@@ -168,7 +168,7 @@ def resident() -> int:
 
 
 def duration(time: float) -> str:
-    """Seconds for people, with three digits."""
+    """Seconds as text, with a unit and three digits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if time >= size:
             return f"{time / size:.3g} {unit}" if time < 1000 * size else f"{time / size:.0f} {unit}"
@@ -206,7 +206,7 @@ def _processor() -> str:
 
 
 def read_results(path: Path) -> Results:
-    """What was measured before; nothing if there is no such file."""
+    """The results in a file; empty if the file does not exist."""
     if not path.exists():
         return {}
     try:
@@ -225,7 +225,7 @@ def write_results(path: Path, results: Results) -> None:
 
 
 def measurements(results: Results) -> Iterator[tuple[str, Measurement]]:
-    """(part, measurement) of all."""
+    """Yield (part, measurement) for all measurements."""
     for part, record in results.items():
         for values in record["measurements"]:
             yield part, Measurement(**values)
@@ -281,10 +281,10 @@ def shown(value: float, unit: str) -> str:
 
 
 def bound(m: Measurement) -> str:
-    """The bound of a measurement in signs."""
+    """The bound of a measurement as text, such as "≤ 1.05"; "" without a bound."""
     return "" if m.bound is None else f"{'≤' if m.at_most else '≥'} {shown(m.bound, m.unit)}"
 
 
 def verdict(m: Measurement) -> str:
-    """Whether the bound holds, in a word."""
+    """ "yes" or "NO": whether the bound holds; "" without a bound."""
     return "" if m.bound is None else "yes" if m.holds else "NO"

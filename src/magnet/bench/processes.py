@@ -1,8 +1,8 @@
-"""Several processes on one machine: they hold the same index, and what share of the time they spend on telling it.
+"""Training by several processes on one machine: whether they hold the same index, and the time of communication.
 
-Run under torchrun this file is one rank of a short training run, whose rank 0 prints what it saw. The time of a
-collective is from its start to its end on rank 0, so it includes waiting for the other ranks and what overlaps with the
-backward pass: an upper bound.
+Under torchrun this file is one rank of a short training run, and rank 0 prints the measurements. The time of a
+collective is from its start to its end on rank 0. It includes waiting for other ranks and overlap with the backward
+pass, so it is an upper bound.
 """
 
 import json
@@ -25,7 +25,7 @@ from magnet.training.train import make_fabric
 from magnet.training.workbench import complete, make_workbench
 
 COUNTS = (1, 2, 4)
-BLOCKS = {"step": (5, 10), "refresh": (5, 1)}  # how often a block is repeated, and how much of it at a time
+BLOCKS = {"step": (5, 10), "refresh": (5, 1)}  # repeats, and calls in each
 
 
 def measure(progress: Callable[[str], None]) -> list[Measurement]:
@@ -54,7 +54,7 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
 
 
 def train_a_little() -> None:
-    """One rank: train a little, look at the clock, and at the index of every rank."""
+    """One rank: train some steps, time them, and compare the index with the other ranks."""
     data = vectors(2000)
     with tempfile.TemporaryDirectory() as folder:
         config = TrainConfig(data="random", backbone="mlp", out=Path(folder), steps=10**6, workers=0, device="cpu")
@@ -76,7 +76,7 @@ def train_a_little() -> None:
 
 
 def watch(function: Callable[[], None], repeats: int, calls: int) -> dict[str, Any]:
-    """Seconds of a call, how many of these seconds are spent in collectives, and the number of collectives."""
+    """The seconds that a call takes, the seconds of it spent in collectives, and the number of collectives."""
     times, waits, count = [], [], 0
     for _ in range(repeats):
         with profile(activities=[ProfilerActivity.CPU]) as seen:
@@ -91,7 +91,7 @@ def watch(function: Callable[[], None], repeats: int, calls: int) -> dict[str, A
 
 
 def check_index(trainer: Trainer) -> None:
-    """Raise unless every rank holds the very index of rank 0."""
+    """Raise unless every rank holds the same index as rank 0."""
     assert trainer.index is not None
     if trainer.world > 1:
         for name, tensor in trainer.index.tensors().items():

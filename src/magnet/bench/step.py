@@ -1,7 +1,7 @@
 """One training step of Magnet against one of softmax: same network, same batch size, same loop, same process.
 
-A step is all of it: drawing, augmentation, forward, loss, backward, the optimiser, bookkeeping. Refreshes are apart: a
-line says what share of one is not the network's forward passes.
+A step includes drawing, augmentation, forward, loss, backward, the optimiser and bookkeeping. Refreshes are measured
+separately: the share of a refresh that is not spent on the network's forward passes.
 """
 
 import os
@@ -70,7 +70,7 @@ def refresh() -> Measurement:
 
 
 def trainer(method: str, data: Dataset, backbone: str, folder: Path, *, start: bool = True) -> Trainer:
-    """A run that is ready for its next step."""
+    """The trainer of a run, ready for its next step."""
     home = folder / method
     home.mkdir()
     config = TrainConfig(data="random", method=method, backbone=backbone, out=home, steps=10**6, workers=0)

@@ -56,19 +56,19 @@ ROWS = 512  # queries at a time
 
 @dataclass
 class Measured:
-    """One method in one scope: what was found in each of its runs; None for those that diverged."""
+    """The results of one method in one scope, for each of its runs; None for a run that diverged."""
 
     found: list[Concentration | None] = field(default_factory=list)
     examples: list[np.ndarray | None] = field(default_factory=list)  # (n, S) each
 
     @property
     def there(self) -> list[Concentration]:
-        """What was found in the runs that did not diverge."""
+        """The results of the runs that did not diverge."""
         return [found for found in self.found if found is not None]
 
     @property
     def precision(self) -> np.ndarray:
-        """(s, S) of the s seeds that are there."""
+        """(s, S) the precision in each of the s runs that did not diverge."""
         return np.stack([found.precision for found in self.there])
 
 
@@ -109,7 +109,7 @@ def run(lab: Lab) -> Outcome:
 
 
 def _annotated(data: Dataset) -> tuple[str, Attributes, str]:
-    """The part whose examples are compared, their attributes, and what a reader must know of them."""
+    """The part whose examples are compared, their attributes, and a note for the reader."""
     attributes, note = attributes_of(data, data.indices("test").numpy())
     if (attributes.values == 1).any():
         return "test", attributes, note
@@ -232,7 +232,7 @@ def _panel(scope: Scope, methods: dict[str, Measured]) -> Panel:
 
 
 def attributes_of(data: Dataset, rows: np.ndarray) -> tuple[Attributes, str]:
-    """The attributes of the examples at ``rows`` (n,), and what a reader must know of them ("" if nothing)."""
+    """The attributes of the examples at ``rows`` (n,), and a note for the reader ("" if there is none)."""
     if data.attributes is not None:
         return data.attributes.keep(rows), ""
     return derived_attributes(data, rows), PIXEL_NOTE
@@ -241,8 +241,8 @@ def attributes_of(data: Dataset, rows: np.ndarray) -> tuple[Attributes, str]:
 def derived_attributes(data: Dataset, rows: np.ndarray) -> Attributes:
     """Four binary attributes of pictures, each cut at the median of the given examples.
 
-    With brightness as mass: the mass itself, its mean place across and down, and its deviation across. Of digits the
-    ink is the mass.
+    They are the total brightness, the mean position of brightness across and down, and its deviation across. For
+    digits, ink counts instead of brightness.
     """
     pictures = thumbnails(data, rows, 8 if data.name == "digits" else PIXEL_SIDE)
     if pictures is None:
@@ -285,7 +285,7 @@ def example_values(
         scope: which examples count as neighbours: all, examples of other classes, or examples of the same class.
     """
     known, has = ~attributes.isnan(), attributes == 1
-    told = known.any(dim=1).nonzero().squeeze(1)  # nothing is known of the others: they are nobody's neighbours
+    told = known.any(dim=1).nonzero().squeeze(1)  # only examples with a known attribute count as neighbours
     parts = [told[labels[told] == c] for c in labels[told].unique()] if scope == "class" else [told]
     found = [_fractions(representations, known, has, part, labels, sizes, scope) for part in parts]
     who, what, fractions = (torch.cat(pieces) for pieces in zip(*found, strict=True))
@@ -308,9 +308,9 @@ def _fractions(
     sizes: tuple[int, ...],
     scope: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Pairs of an example of a part (p,) and an attribute that it has (p,), and the fractions (p, S); nan: unknown."""
+    """Pairs of an example (p,) of a part and an attribute (p,) that it has and the fractions (p, S), nan if unknown."""
     space, known, has = representations[part], known[part], has[part]
-    # A neighbour of the query's own group is none: the group is its class, or the example alone.
+    # Members of the query's own group are not its neighbours. The group is its class, or only the query itself.
     group = labels[part] if scope == "others" else torch.arange(len(part))
     counted = has
     if scope == "class":  # where all others or none of the class have it, there is nothing to order

@@ -1,4 +1,4 @@
-"""Runs cached by configuration, so that the same settings on the same data are trained once, and what they predict."""
+"""A cache of runs, so that the same settings on the same data are trained once; and the predictions of runs."""
 
 import hashlib
 import json
@@ -32,14 +32,14 @@ RULES: tuple[Rule, ...] = ("head", "knc", "knn")
 
 
 def key_of(config: TrainConfig, data: Dataset) -> str:
-    """A short name for what decides a run: its settings, what its data holds, and the revision of the code.
+    """The cache key of a run: a hash of its settings, the content of its data, and the revision of the code.
 
-    Data and weights count by their content, wherever they lie.
+    Data and weights count by their content, not by their path.
     """
     settings = {k: v for k, v in complete(config, data).to_dict().items() if k not in (*FREE, "data", "preset")}
     if config.backbone == "linear":
         settings["dropout"] = max(0.0, config.dropout)  # its own is none: a search with --dropout 0 finds these runs
-    if config.weights and config.weights.is_file():  # a missing one is said when it is loaded
+    if config.weights and config.weights.is_file():  # a missing file is reported when it is loaded
         settings["weights"] = file_digest(config.weights)
     if config.warm_start:
         settings["warm_start"] = open_checkpoint(config.warm_start / FOLDER, "last", ()).manifest.files[LEARNER]
@@ -54,8 +54,8 @@ def trained(
 ) -> Path | None:
     """The run of a configuration: opened if it is finished, resumed if it was stopped, trained otherwise.
 
-    None if it diverged; it is not tried again. ``waiting`` is called if another process is training this very run,
-    whose result is taken then.
+    None if it diverged; it is not tried again. If another process is training the same run, ``waiting`` is called, and
+    the result of that process is used.
     """
     run = folder / key_of(config, data)
     with _mine(run, waiting):
@@ -70,7 +70,7 @@ def trained(
 def judged(
     config: TrainConfig, data: Dataset, folder: Path, waiting: Callable[[], None] = lambda: None
 ) -> list[tuple[int, float]]:
-    """The validation errors (step, error) of a run, none if it diverged. Its weights are not kept."""
+    """The validation errors (step, error) of a run; empty if it diverged. Its weights are not kept."""
     run = folder / key_of(config, data)
     with _mine(run, waiting):
         if not (run / JUDGED).is_file():
@@ -83,12 +83,12 @@ def judged(
 
 
 def validation_curve(run: Path) -> list[tuple[int, float]]:
-    """The validation errors (step, error) that a run noted."""
+    """The validation errors (step, error) in the journal of a run."""
     return [(int(r["step"]), float(r["error"])) for r in read_journal(run) if r["kind"] == "validation"]
 
 
 def other_data_note(folder: Path, data: Dataset) -> str:
-    """A line on the runs in a folder that were trained on the same source before it changed; "" if there are none."""
+    """A note on the runs in a folder that were trained before their data changed; "" if there are none."""
     changes = [what for run in sorted(folder.glob("*")) if (what := _changes(run, data))]
     if not changes:
         return ""
@@ -108,7 +108,7 @@ def _changes(run: Path, data: Dataset) -> str:
 
 
 def _mine(run: Path, waiting: Callable[[], None]) -> AbstractContextManager[None]:
-    """Hold the lock of a run: no other experiment touches it. It lies beside the run, which may be begun anew."""
+    """Lock a run for this process. The lock file lies outside the run folder, which may be deleted and begun again."""
     locks = run.parent / ".locks"
     locks.mkdir(parents=True, exist_ok=True)
     return lock(locks / run.name, waiting)
@@ -118,10 +118,10 @@ def _train(config: TrainConfig, data: Dataset, run: Path) -> None:
     if is_finished(run):
         return
     started = (run / CONFIG).is_file()
-    if started and not checkpoints(run / FOLDER):  # stopped before there was anything to go on from
+    if started and not checkpoints(run / FOLDER):  # stopped before its first checkpoint
         shutil.rmtree(run)
         started = False
-    if started:  # with what it chose from its data
+    if started:  # with the settings that it chose from its data
         config = read_config(run)
     train(replace(config, out=run, evaluate=False), resume=started, data=data, silent=True)
 
@@ -132,7 +132,7 @@ def _drop_weights(run: Path, result: str) -> None:
 
 
 def has_diverged(run: Path) -> bool:
-    """Whether the training of a run ended in numbers without bounds."""
+    """Whether the training of a run diverged."""
     return (run / JUDGED).is_file() and (run / JUDGED).read_text(encoding="utf-8") == DIVERGED
 
 
@@ -158,8 +158,8 @@ def top_classes(run: Run, labels: Tensor | None = None) -> dict[Rule, np.ndarray
 
     Args:
         run: a trained run.
-        labels: (N,) other labels of all examples than those trained on: the classifiers are refitted to them, and the
-            run's own head, which knows nothing of them, is left out.
+        labels: (N,) labels of all examples, other than those trained on. The classifiers are refitted to them; the head
+            of the run, which predicts the trained labels only, is left out.
     """
     path = run.folder / f"answers-{'own' if labels is None else 'refitted'}.npz"
     if path.is_file():

@@ -25,7 +25,7 @@ REFRESHES = 5  # of Magnet that are kept for the page
 
 @dataclass
 class Reached:
-    """What one method reached: errors on the test part of each seed, as fractions; None where the run diverged."""
+    """The results of one method: test errors for each seed, as fractions; None where the run diverged."""
 
     knc: list[float | None] = field(default_factory=list)
     knn: list[float | None] = field(default_factory=list)
@@ -81,7 +81,7 @@ def measure(lab: Lab, method: str) -> Reached:
     """Train one method on the digits, and on a random pairing of them, with each seed."""
     reached = Reached()
     first, data = lab.configure(method), lab.held
-    # What the start chooses is chosen once, so that the runs of all seeds are of one length.
+    # The start chooses its settings once, so that the runs of all seeds have the same length.
     alone = _chosen(first, data)
     coarsely = _chosen(first, merge_classes(data, first.seed))
     for config in lab.seeded(alone):
@@ -111,9 +111,9 @@ def map_of(run: Run, title: str) -> Map:
 
 
 def _train(lab: Lab, config: TrainConfig, data: Dataset, folder: Path) -> Run | None:
-    """The run, or None if it diverged; then nothing of it is left, as it cannot be opened.
+    """Train a run in a folder that is named after its method, instead of the lab's cache, so that people find it.
 
-    It lies in a folder named after its method, for people to look at, and not in the lab's cache.
+    None if it diverged; its folder is then deleted.
     """
     if (folder / CONFIG).is_file():  # of an earlier demo
         shutil.rmtree(folder)

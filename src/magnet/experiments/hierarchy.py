@@ -4,8 +4,8 @@ Classes are merged in random pairs, or in groups that they really belong to. A n
 alone, and its settings are chosen by them alone. Then the classifiers are refitted, on the same representations, to
 the classes as they were, and asked about the test examples.
 
-Trials that are level on the merged labels can differ widely on the hidden ones, and which of them is first is chance.
-So the repetitions take the settings of the best three in turn, and the spread has that chance in it.
+Trials with nearly equal errors on the merged labels can differ widely on the hidden ones, and which of them comes first
+is chance. So the repetitions take the settings of the best three in turn, and the deviation includes that chance.
 """
 
 from dataclasses import replace
@@ -46,7 +46,7 @@ MEASURES = ("knc", "knc@5", "knn", "knn@5", "probe")
 
 
 def run(lab: Lab) -> Outcome:
-    """Random pairs, then the real hierarchy where the data has one."""
+    """Random pairs, then the real groups if the data has any."""
     groups = known_groups(lab.data.classes)
     sorts = 1 if groups is None else 2
     lab.expect(len(lab.methods) * (sorts * lab.tries + lab.pairings + (sorts - 1) * lab.seeds))

@@ -1,4 +1,4 @@
-"""Lab: what all experiments share. Data, settings chosen by an equal search, runs trained once and kept."""
+"""Lab: what all experiments share: the data, an equally large search for every method, and the cache of runs."""
 
 import json
 import math
@@ -62,7 +62,7 @@ def methods_of(experiment: str, given: tuple[str, ...] = (), *, peers: bool = Fa
 
 
 def read_row(row: str) -> tuple[str, dict[str, Any]]:
-    """The method of a row of the tables and the settings of its own: ``magnet(own_mean=batch,alpha=2)``, or a name.
+    """The method and the settings of a row, which is written as ``magnet`` or as ``magnet(own_mean=batch,alpha=2)``.
 
     The brackets of ``pml/NAME(...)`` hold arguments of the loss and belong to the method's name.
     """
@@ -106,7 +106,7 @@ class Lab:
     Args:
         configure: the settings of a row, such as ``magnet`` or ``magnet(own_mean=batch)``, before the search.
         out: the folder of the experiment's results; runs are kept in ``out/../runs`` for the next experiment too.
-        fixed: settings that the search leaves alone.
+        fixed: settings that are not searched.
         methods: what is compared, in the order of the rows.
         seeds: runs of every chosen configuration.
         pairings: random pairings of classes in the hierarchy experiment.
@@ -142,10 +142,10 @@ class Lab:
 
     @cached_property
     def data(self) -> Dataset:
-        """What the final runs are trained and tested on.
+        """The data that the final runs are trained and tested on.
 
-        A validation part that the data has of its own, as Flowers has, is there to choose settings by; the final runs
-        train on it too.
+        If the data comes with a validation part, as Flowers does, settings are chosen by it; the final runs train on it
+        too.
         """
         data = self._sized(open_for(replace(self.configure("magnet"), validation=0.0)))
         data.split = np.where(data.split == PARTS["validation"], PARTS["train"], data.split).astype(data.split.dtype)
@@ -153,7 +153,7 @@ class Lab:
 
     @cached_property
     def held(self) -> Dataset:
-        """The same with a part of train held out for choosing settings; the test part is not looked at."""
+        """The data with a validation part held out of the training part, to choose settings by."""
         config = self.configure("magnet")
         data = self._sized(open_for(replace(config, validation=config.validation or VALIDATION)))
         if not len(data.indices("validation")):
@@ -161,24 +161,24 @@ class Lab:
         return data
 
     def expect(self, runs: int) -> None:
-        """How many more trainings and trials there will be, for the progress."""
+        """Announce further trainings and trials, so that the progress can be shown."""
         self._expected += runs
 
     @property
     def runs_of_best(self) -> int:
-        """Trainings and trials behind a comparison of all methods."""
+        """The number of trainings and trials that a comparison of all methods takes."""
         return len(self.methods) * (self.seeds + self.tries)
 
     @property
     def tries(self) -> int:
-        """Trials behind the settings of one method."""
+        """The number of trials that choosing the settings of one method takes."""
         if self.settings is not None:
             return 0
         votes = int(self.configure("magnet").votes == "chosen")
         return self.trials + len(with_dropout([self.configure("magnet")] * self.trials, self.fixed)) + votes
 
     def fixed_for(self, row: str) -> frozenset[str]:
-        """What is not searched for a row: what was given for all, and what the row has in brackets."""
+        """The settings that are not searched for a row: those given for all rows, and those in its brackets."""
         return self.fixed | read_row(row)[1].keys()
 
     def best(self, method: str) -> TrainConfig:
@@ -197,7 +197,7 @@ class Lab:
         Args:
             method: its name.
             held: other data than `held`, such as one with merged classes.
-            part: what the settings are chosen for, as the results file says it.
+            part: what the settings are chosen for, as named in the results file.
             keep: how many of the best the experiment uses.
         """
         ranked = self._search(method, held, part)
@@ -230,7 +230,7 @@ class Lab:
         return found
 
     def _started(self, method: str, held: Dataset | None) -> TrainConfig:
-        """The settings of a row before the search: from the whitened start, with all that the start chooses."""
+        """The settings of a row before the search, including those that the whitened start chooses."""
         config, data = self.configure(method), self.held if held is None else held
         if config.start != "whitened" or self.settings is not None:
             return config
@@ -238,14 +238,14 @@ class Lab:
         if not file.is_file():
             with self.console.status(f"choosing the start of {method}"):
                 found = prepare(complete(config, data), data).config
-            # The length is in epochs, of whatever training part there is; the votes come after the search.
+            # The length stays in epochs, since the final training part is larger; votes are chosen after the search.
             found = replace(found, steps=config.steps, refresh_every=config.refresh_every, votes_scaling=0.0,
                             votes_clusters=0, pull=0.0, centres=config.centres)  # fmt: skip
             _write(file, {name: getattr(found, name) for name in (*STARTED, "dim")})
         return replace(config, **read_json(file))
 
     def _with_votes(self, config: TrainConfig, held: Dataset | None) -> TrainConfig:
-        """The settings with votes chosen by the validation part, for the final runs, which have none."""
+        """The settings with the votes that the validation part chooses, for the final runs, which have no such part."""
         data = self.held if held is None else held
         file = self.runs / f"{key_of(config, data)}.votes.json"
         if not file.is_file():
@@ -274,7 +274,7 @@ class Lab:
     def train(self, config: TrainConfig, data: Dataset | None = None) -> Run | None:
         """The run of a configuration, on `data` unless other data is given; trained now if it has not been.
 
-        None if it diverged: it has no numbers then, and the experiment says so and goes on.
+        None if it diverged: the experiment reports that and goes on.
         """
         data, start = self.data if data is None else data, time.monotonic()
         folder = trained(config, data, self.runs, self._wait)
@@ -307,7 +307,7 @@ class Lab:
         return data.with_image_size(size) if data.kind == "images" else data
 
     def _wait(self) -> None:
-        self.console.print("[dim]waiting: another command trains this very run[/]", highlight=False)
+        self.console.print("[dim]waiting: another process is training the same run[/]", highlight=False)
 
     def _tell(self, config: TrainConfig, what: str, start: float) -> None:
         self._done += 1

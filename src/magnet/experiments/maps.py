@@ -72,7 +72,7 @@ def _row(method: str, found: dict[str, Any]) -> list[str]:
 
 
 def draw_rows(rows: Tensor, most: int, seed: int = 0) -> Tensor:
-    """At most so many of some rows, ascending; the same ones for every method."""
+    """A random sample of rows, ascending, of at most the given number; the same for every method."""
     if len(rows) <= most:
         return rows
     chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]
@@ -110,7 +110,7 @@ def _callout(data: Dataset, rows: Tensor, centre: np.ndarray) -> Callout:
 
 
 def _same_class(places: Tensor, labels: Tensor) -> float:
-    """How often the nearest other example (of n, d) is of the same class."""
+    """The share of examples (n, d) whose nearest other example is of the same class."""
     ids = nearest(places.float(), places.float(), 2)[1]
     other = torch.where(ids[:, 0] == torch.arange(len(places)), ids[:, 1], ids[:, 0])
     return float((labels[other] == labels).float().mean())

@@ -28,10 +28,10 @@ from magnet.files import read_json, replacing
 RESULTS = "results.json"  # in the folder of an experiment
 PACKAGES = ("torch", "numpy", "scikit-learn", "openTSNE", "pytorch-metric-learning", "timm")
 PAIRED = "In brackets: 95 % interval, paired bootstrap over test examples and repetitions; * where it excludes zero."
-DIVERGED = "diverged"  # in the place of a number that a run does not have
+DIVERGED = "diverged"  # shown instead of the number of a run that diverged
 _NAMES = {"softmax": "softmax", "triplet": "triplet", "semantic-triplet": "semantic triplet", "magnet": "Magnet",
           "nca": "NCA", "cluster-nca": "cluster-NCA", "ncm": "NCM", "ncmc": "NCMC"}  # fmt: skip
-# of the search, or computed from the figures themselves
+# not compared: they belong to the search, or are computed from the figures
 _LEFT_OUT = ("settings", "trials", "attributes", "sizes", "curves", "shown", "difference", "relative", DIVERGED)
 BLOCK = re.compile(r"(<!-- results (\S+?)((?: \d+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 INSIDE = 0.95  # of the resampled differences
@@ -54,10 +54,10 @@ def paired_interval(a: np.ndarray, b: np.ndarray, *, seed: int = 0, draws: int =
     """The difference mean(a) - mean(b).
 
     Args:
-        a, b: (S, n) the same n examples in S repetitions (seeds, random pairings): whether each was wrong, or any other
-            value of it. Examples and repetitions are drawn with replacement, the same ones of both.
-        seed: of the draws.
-        draws: how many.
+        a, b: (S, n) a value of each of n examples, such as whether it was classified wrongly, in S repetitions (seeds
+            or random pairings). Examples and repetitions are drawn with replacement, the same for a and b.
+        seed: of the bootstrap.
+        draws: the number of bootstrap samples.
 
     >>> a, b = np.array([[0, 0, 1, 0] * 20]), np.array([[1, 0, 1, 0] * 20])
     >>> [round(float(x), 2) for x in paired_interval(a, b)]
@@ -72,10 +72,10 @@ def relative_interval(a: np.ndarray, b: np.ndarray, *, seed: int = 0, draws: int
 
 
 def in_both(a: Sequence[np.ndarray | None], b: Sequence[np.ndarray | None]) -> tuple[np.ndarray, np.ndarray] | None:
-    """The repetitions (S, ...) that both sides have, for the functions above; None if there are none.
+    """The repetitions (S, ...) of which both a and b have values, for the functions above; None if there are none.
 
     Args:
-        a, b: the values of each repetition; None where there are none, because the run diverged.
+        a, b: the values of each repetition; None if the run diverged.
     """
     pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
     if not pairs:
@@ -173,7 +173,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were computed on; nothing that names the machine or its owner."""
+    """The system that the numbers were computed on, without anything that identifies the machine or its owner."""
     return {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()}
 
 
@@ -206,7 +206,7 @@ def spread(fractions: Sequence[float | None]) -> str:
 
 
 def some_diverged(diverged: int, runs: int) -> str:
-    """The note behind a number to which some runs that diverged do not contribute."""
+    """The note behind a mean that leaves out diverged runs; "" if there are none."""
     return f" ({diverged} of {runs} {DIVERGED})" if diverged else ""
 
 
@@ -232,7 +232,7 @@ def read_values(path: Path, experiment: str) -> dict[str, Any]:
         content = read_json(path)
         found: str = content["experiment"]
         values: dict[str, Any] = content["values"]
-        dict(_figures(values))  # that they can be read is to be known before the work, not after it
+        dict(_figures(values))  # fails here, before the work, if they cannot be compared
     except OSError as error:
         raise UserError(f"--against must be the results.json of an experiment; {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -243,9 +243,9 @@ def read_values(path: Path, experiment: str) -> dict[str, Any]:
 
 
 def agreement(before: dict[str, Any], now: dict[str, Any]) -> Table:
-    """The figures of two results whose mean ± standard deviation over repetitions do not overlap.
+    """A table of the figures that differ between two results: mean ± standard deviation of the two do not overlap.
 
-    How many of all do is in the title. A single repetition has no spread, and is not compared.
+    The title says how many of all figures agree. Single repetitions have no deviation, and are not compared.
     """
     earlier = dict(_figures(before))
     both = [(name, earlier[name], new) for name, new in _figures(now) if name in earlier]
@@ -255,7 +255,7 @@ def agreement(before: dict[str, Any], now: dict[str, Any]) -> Table:
 
 
 def _figures(values: dict[str, Any], path: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """Names and repetitions of all figures; NaN where one was not reached."""
+    """Yield the name and the repetitions of each figure; NaN stands for a missing value."""
     for key, value in values.items():
         name = f"{path} / {key}" if path else str(key)
         if key in _LEFT_OUT or "magnet_" in key:

@@ -53,7 +53,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a method is made for: the training set's classes, the space, and this process among the others."""
+    """What a method needs to know: the labels of the training set, the dimension, the seed, and the processes."""
 
     labels: Tensor  # (N,) class ids 0..C-1 of the training examples
     classes: int
@@ -90,7 +90,7 @@ class MethodLoss(NamedTuple):
     """The loss of a batch."""
 
     loss: Tensor  # ()
-    per_example: Tensor  # (B,), what the sampler is told
+    per_example: Tensor  # (B,), for the sampler
     variance: Tensor | None = None  # () of the batch, where the method has one
 
 
@@ -100,7 +100,7 @@ class BatchSampler(Protocol):
     def __iter__(self) -> Iterator[list[int]]: ...
     def __len__(self) -> int: ...
     def update(self, indices: Tensor, losses: Tensor) -> None:
-        """Take the losses of a batch; says also that the batch has been used."""
+        """Take the losses of a batch, and count the batch as used."""
 
     def state_dict(self) -> dict[str, Any]:
         """Ints and tensors."""
@@ -120,8 +120,8 @@ class Method(nn.Module):
     classifier: ClassVar[Classifier] = "knc"  # the rule that it is judged by in the paper
     normalised: ClassVar[bool] = False  # whether representations lie on the unit sphere
     reads_inputs: ClassVar[bool] = False  # whether `prepare` does anything
-    reads_representations: ClassVar[bool] = True  # whether `refresh` wants anything at all
-    wants_index: ClassVar[bool] = False  # whether `refresh` takes clusters instead of all representations
+    reads_representations: ClassVar[bool] = True  # whether `refresh` does anything
+    wants_index: ClassVar[bool] = False  # whether `refresh` needs the clusters, and not all representations
 
     @property
     def wants_representations(self) -> bool:
@@ -162,7 +162,7 @@ class Method(nn.Module):
         """Take the current representations (N, d) of the whole training set, or the index of their clusters."""
 
     def observe(self, network: Network) -> None:
-        """Look at the network, in evaluation mode: after each embedding of the training set, for heads that need it."""
+        """Called after each embedding of the training set, with the network in evaluation mode."""
 
     def clusters(self, indices: Tensor) -> Tensor:
         """The cluster (B,) that each example of a drawn batch stands for; zeros if the method draws no clusters."""
@@ -229,14 +229,14 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 def generator(*parts: int) -> torch.Generator:
     """A generator of its own for each tuple of integers, however large."""
-    # A string is hashed whole; sums and products of the parts would overflow or meet.
+    # The string of all parts is hashed: sums or products of the parts would overflow or coincide.
     return torch.Generator().manual_seed(random.Random(f"{parts}").getrandbits(63))
 
 
 def seed_globally(seed: int, device: torch.device) -> None:
     """`torch.manual_seed` for the generators that work on ``device`` draws from."""
-    # For a device that is not there, torch.manual_seed notes the call and the whole stack, to do it when it appears:
-    # slower than a small network's step, and never forgotten.
+    # torch.manual_seed also queues a call, with its stack trace, for every kind of device that is missing: that takes
+    # longer than a step of a small network, and the queue grows for ever.
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)
     else:
@@ -257,17 +257,17 @@ class RandomBatches:
     [[1, 3], [4, 0], [2, 3]]
     """
 
-    group: ClassVar[int] = 1  # a subclass draws this many examples for each one of the order: pairs, triplets
+    group: ClassVar[int] = 1  # examples that `draw` returns for each one of the random order: 2 for pairs
 
     def __init__(self, setting: Setting, options: Options) -> None:
         self.count, self.examples = len(setting.labels), options.batch_size
         self.seed, self.rank, self.world_size = setting.seed, setting.rank, setting.world_size
-        self._taken = max(1, self.examples // self.group)  # of the order, for a batch
+        self._taken = max(1, self.examples // self.group)  # examples of the random order in a batch
         self._used = 0
         self._orders: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
-        # As many steps for every method: counted by the examples seen, not by pairs or triplets.
+        # All methods have the same number of steps in an epoch: it is counted in examples, not in pairs or triplets.
         return math.ceil(self.count / (self.examples * self.world_size))
 
     def __iter__(self) -> Iterator[list[int]]:

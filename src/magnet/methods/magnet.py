@@ -23,7 +23,7 @@ class ClusterMethod(Method):
     def sampler(self) -> NeighbourhoodSampler:
         """Neighbourhoods of clusters of the current index."""
         setting, options = self.setting, self.options
-        # Until the first refresh nothing is known of the space: every class is one cluster, at no place in particular.
+        # Before the first refresh there are no representations: every class is one cluster, and all centres are zero.
         classes, assignments, _ = distinct(setting.labels)
         index = ClusterIndex(torch.zeros(len(classes), 1), classes, assignments, torch.ones(()))
         return self.sampler_class(
@@ -60,10 +60,10 @@ class Magnet(ClusterMethod):
         return self.options.losses == "refreshed"
 
     def refresh(self, representations: Tensor | None, index: ClusterIndex | None) -> None:
-        """Draw from the clusters of the current space, by the losses that their examples have in it if so wanted.
+        """Draw from the clusters of the current space; if so configured, by the current losses of all examples.
 
-        The losses are those of the full objective (equation 4). A cluster whose examples had no loss when they were
-        last drawn is looked at again once they have one.
+        These are the losses of the full objective (equation 4). So a cluster whose examples had no loss when they were
+        last drawn is drawn again once they have one.
         """
         super().refresh(representations, index)
         if representations is not None and index is not None and self.wants_representations:

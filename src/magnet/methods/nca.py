@@ -22,7 +22,7 @@ def centred_squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """``|a_i - b_j|^2``: (n, m) from (n, d) and (m, d), never in half precision."""
     with torch.autocast(a.device.type, enabled=False):
         a, b = at_least_float32(a), at_least_float32(b)
-        # The expanded squares lose digits far from the origin, and distances do not care where it is.
+        # The expanded squares lose digits far from the origin; distances are the same from any origin.
         origin = b.detach().mean(dim=0)
         return neighbours.squared_distances(a - origin, b - origin).clamp_min(0).to(a.dtype)
 
@@ -75,9 +75,10 @@ def nca_loss(representations: Tensor, labels: Tensor, factor: Tensor | float = 1
 class FixedUnit(Method):
     """A method with exp(-a d^2) in it, where a = s / (2 sigma^2) and sigma^2 is fixed at the first refresh.
 
-    How long the representations of an untrained network are means nothing, yet such an objective depends on it: with
-    a = 1, the equations as printed, a wide space diverges and a narrow one does not learn. So lengths are counted in
-    those found at the start, and s is in the unit of Magnet's scaling. From then on the network may stretch the space.
+    The scale of an untrained network's representations is arbitrary, yet such an objective depends on it: with a = 1,
+    as the equations are printed, a wide space diverges and a narrow one does not learn. So distances are measured in
+    units of the sigma found at the first refresh, and s means the same as Magnet's scaling. The network may stretch the
+    space later on.
     """
 
     unit: Tensor  # () sigma^2; 0 until it is fixed
@@ -110,15 +111,15 @@ class FixedUnit(Method):
 class NCA(FixedUnit, ClusterMethod):
     """NCA with the sums over a batch, which is a neighbourhood of the index as for Magnet.
 
-    Nearest neighbours of single examples would nearly all be of other classes; D examples of each cluster are not.
-    An example that a small cluster gives twice counts as two.
+    A batch of the nearest neighbours of one example would hold hardly any example of its class; here each cluster gives
+    D examples. An example that is drawn twice from a small cluster counts as two.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"scaling", "clusters_per_class"})
     classifier: ClassVar[Classifier] = "knn"
 
     def refresh(self, representations: Tensor | None, index: ClusterIndex | None) -> None:
-        """Draw from the clusters of the current space; the first time, their variance becomes the unit."""
+        """Draw from the clusters of the current space; at the first refresh, fix the unit at their variance."""
         super().refresh(representations, index)
         assert index is not None
         self.fix_unit(index.variance)
@@ -170,7 +171,7 @@ def cluster_nca_loss(
 
 
 class ClusterNCA(ClusterMethod):
-    """Cluster-NCA on the batches of Magnet; without hinge and gap it never stops pushing."""
+    """Cluster-NCA on the batches of Magnet. It has no hinge and no gap: the loss never reaches zero."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"scaling", "clusters_per_class"})
     average: Tensor

@@ -1,4 +1,7 @@
-"""Nearest class mean and its multiple centroids (section 3.4): the centroids of the inputs, mapped along."""
+"""Nearest class mean (NCM) and nearest class multiple centroids (NCMC), section 3.4.
+
+Centroids are means of inputs, computed once; the network maps them together with each batch.
+"""
 
 from functools import cached_property
 from typing import Any, ClassVar
@@ -95,7 +98,7 @@ class NCM(FixedUnit):
         self.centroid_labels = index.centre_labels.to(device)
 
     def refresh(self, representations: Tensor | None, index: ClusterIndex | None) -> None:
-        """The first time, the variance within classes becomes the unit."""
+        """At the first refresh, fix the unit at the variance within classes."""
         assert representations is not None
         self.fix_unit(variance_within(representations, self.setting.labels))
 
@@ -105,7 +108,7 @@ class NCM(FixedUnit):
         self.mapped = torch.cat([network(some) for some in self.centroids.split(256)])
 
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
-        """-log of the share that the centroids of the class have."""
+        """``-log p(c | r)`` of the true class."""
         outputs = network(torch.cat([batch.inputs, self.centroids.to(batch.inputs)]))
         r, mapped = outputs.split([len(batch.inputs), len(self.centroids)])
         per_example = functional.cross_entropy(self._scores(r, mapped), batch.labels, reduction="none")
@@ -126,7 +129,7 @@ class NCMC(NCM):
 
 
 def _take_sizes(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Make room for the buffers of a saved state, whose number of centroids is not known before."""
+    """Resize the buffers to those of a saved state, which has its own number of centroids."""
     for name, buffer in list(module.named_buffers(recurse=False)):
         if (saved := state.get(prefix + name)) is not None:
             setattr(module, name, torch.empty_like(saved, device=buffer.device))

@@ -2,11 +2,12 @@
 
 A loss that keeps weights for every class gets random batches, one that compares the examples of a batch gets
 class-balanced ones. Representations are judged by soft kNN, as the library's `AccuracyCalculator` judges by kNN: these
-losses order single examples, and proxies and class weights are thrown away after training. kNC is there for all.
+losses order single examples, and proxies and class weights are not used after training. All methods have kNC as well.
 
-Proxies learn at the rate of the network. A hundred times that, customary with Adam, was tried under the SGD of our loop
-on Oxford-IIIT Pet features; mean validation errors of three seeds: Proxy-Anchor from 7.0 to 6.7 %, ArcFace 7.6 to 7.4,
-Proxy-NCA 10.5 to 10.6, SoftTriple 9.2 to 9.7. That is no reason to treat them unlike the rest.
+Proxies have the learning rate of the network. A rate a hundred times larger, which is customary with Adam, was tried
+with SGD on Oxford-IIIT Pet features; it changed the mean validation error of three seeds from 7.0 to 6.7 % for
+Proxy-Anchor, from 7.6 to 7.4 for ArcFace, from 10.5 to 10.6 for Proxy-NCA, and from 9.2 to 9.7 for SoftTriple. So it
+is not used.
 """
 
 import ast
@@ -59,13 +60,13 @@ class Pml(Method):
 
     @cached_property
     def sampler(self) -> RandomBatches:
-        """Batches of some classes with some examples each, or of random examples where classes have proxies."""
+        """Class-balanced batches, or random ones for a loss that has proxies of the classes."""
         if self.compares:
             return BalancedBatches(self.setting, self.options)
         return RandomBatches(self.setting, self.options)
 
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
-        """What the library computes; the mean stands for each example where it does not tell them apart."""
+        """The loss that the library computes; where it has no losses of single examples, each is given the mean."""
         representations = at_least_float32(network(batch.inputs))
         parts: dict[str, dict[str, Any]] = {}  # the losses before they are reduced to one number
         hook = self.criterion.reducer.register_forward_pre_hook(lambda _, inputs: parts.update(inputs[0]))
@@ -76,7 +77,7 @@ class Pml(Method):
         finally:
             hook.remove()
         for name, state in list(self.criterion.named_buffers(recurse=False)):
-            setattr(self.criterion, name, state.detach())  # `DynamicSoftMarginLoss` would drag its graph along
+            setattr(self.criterion, name, state.detach())  # `DynamicSoftMarginLoss` would keep its graph
         per_example = loss.detach().expand(len(batch.labels))
         told = next(iter(parts.values())) if len(parts) == 1 else {}
         if told.get("reduction_type") == "element" and told["losses"].numel() == len(per_example):
@@ -85,7 +86,7 @@ class Pml(Method):
 
 
 def pml_method(name: str) -> type[Pml]:
-    """The method of ``pml/Loss`` or ``pml/Loss(argument=value, ...)``, its arguments seen to work."""
+    """The method for ``pml/Loss`` or ``pml/Loss(argument=value, ...)``; arguments that do not work are refused."""
     loss_name, arguments = read_call(name.removeprefix(PREFIX), name)
     loss_class = find_loss(loss_name)
     accepted = arguments_of(loss_class)
@@ -107,8 +108,8 @@ def read_call(text: str, shown: str = "") -> tuple[str, dict[str, Any]]:
     """The name and the arguments of ``Name`` or ``Name(argument=literal, ...)``; nothing in the text is executed.
 
     Args:
-        text: what to read; it may come from a stranger's file.
-        shown: what to call it in an error.
+        text: what to read; it may come from an untrusted file.
+        shown: its name in an error message.
     """
     wrong = UserError(
         f"{shown or text!r} is not understood: write NAME or NAME(argument=value, ...), plain values only"
@@ -147,12 +148,12 @@ def find_loss(name: str) -> type[Any]:
 
 
 def arguments_of(loss_class: type[Any]) -> set[str]:
-    """What can be given to a loss as a plain value: not the sizes, which the data sets, nor objects of the library."""
+    """The arguments of a loss that are plain values: neither sizes, which the data determines, nor library objects."""
     return set(_parameters(loss_class)) - {*SIZES, "mat_based_loss"}
 
 
 def make_loss(loss_class: type[Any], arguments: dict[str, Any], classes: int, dim: int) -> Any:
-    """A loss with what it asks for: the number of classes and the dimension."""
+    """Make a loss, with the number of classes and the dimension if it needs them."""
     sizes = {key: classes if key == "num_classes" else dim for key in sizes_of(loss_class)}
     loss = loss_class(**sizes, **arguments)
     # A few losses keep state in plain tensors, which neither a checkpoint nor a move to a device would see.
@@ -164,15 +165,15 @@ def make_loss(loss_class: type[Any], arguments: dict[str, Any], classes: int, di
 
 
 def sizes_of(loss_class: type[Any]) -> list[str]:
-    """Those of the library's names for the number of classes and the dimension that a loss cannot do without."""
+    """The required arguments of a loss that are the number of classes or the dimension, by the library's names."""
     parameters = _parameters(loss_class)
     return [key for key in SIZES if key in parameters and parameters[key].default is inspect.Parameter.empty]
 
 
 def only_directions_count(loss_class: type[Any], arguments: dict[str, Any]) -> bool:
-    """Whether the length of a representation means nothing to the loss, found by trying: its space is the sphere then.
+    """Whether a loss ignores the length of representations, found by trying; its space is then the unit sphere.
 
-    Its distance may say that it normalises, and some losses (`SphereFaceLoss`) read the length all the same.
+    The distance of a loss may claim to normalise, yet some losses (`SphereFaceLoss`) use the length all the same.
     """
     found = []
     for length in (1.0, 3.0):
@@ -184,7 +185,7 @@ def only_directions_count(loss_class: type[Any], arguments: dict[str, Any]) -> b
 
 
 def _parameters(loss_class: type[Any]) -> dict[str, inspect.Parameter]:
-    """All that the loss and the losses it is built on take by name, as far as they are the losses' own."""
+    """The named parameters of a loss and of the losses that it derives from."""
     base = _import_losses().BaseMetricLossFunction
     inits = [vars(c)["__init__"] for c in reversed(loss_class.__mro__) if issubclass(c, base) and "__init__" in vars(c)]
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -116,7 +116,7 @@ class TripletBatches(RandomBatches):
         distances = torch.addmm(self._squares, r[seeds.to(r.device)], r.T, alpha=-2).cpu()
         distances.masked_fill_(~impostors, torch.inf)
         rank = (uniform * (self.fraction * available).ceil().clamp_min(1)).long()
-        # One of the order is wanted, not the order: partitions of the few rows take a tenth of the time of sorting.
+        # Only the element at one rank is needed: a partition of each row takes a tenth of the time of sorting.
         rows = zip(distances.numpy(), rank.tolist(), strict=True)
         return torch.tensor([int(np.argpartition(row, place)[place]) for row, place in rows])
 
@@ -160,14 +160,14 @@ class SemanticBatches(TripletBatches):
 
     def _positives(self, seeds: Tensor, generator: torch.Generator) -> Tensor:
         first, size = self._first[self._class[seeds]], self._size[self._class[seeds]]
-        # One of the others: a step of 1 to size - 1 from the seed, round its class. Alone in its class: itself.
+        # The members of a class form a circle; the positive is 1 to size - 1 steps on. A single member is its own.
         step = 1 + (torch.rand(len(seeds), generator=generator) * (size - 1)).long()
         chosen: Tensor = self._by_class[first + (self._place[seeds] - first + step) % size]
         return chosen
 
 
 class SemanticTriplet(Triplet):
-    """Triplet whose classes are to be one cluster each; impostors are the baseline's, from the nearest fraction."""
+    """Triplet loss that pulls each class into one cluster; impostors are drawn as for `Triplet`."""
 
     reads_inputs: ClassVar[bool] = False
     uses: ClassVar[frozenset[str]] = frozenset({"alpha", "impostor_fraction"})
@@ -178,4 +178,4 @@ class SemanticTriplet(Triplet):
         return SemanticBatches(self.setting, self.options)
 
     def prepare(self, space: Tensor, mean_inputs: MeanInputs) -> None:
-        """Nothing to fix: the labels are all that positives depend on."""
+        """Nothing to do: positives depend on labels only."""
