@@ -1,6 +1,13 @@
-"""A folder for the Hugging Face Hub: written here, loaded again, pushed by nobody."""
+"""A folder for the Hugging Face Hub: written, loaded again, and pushed to a small Hub of this machine."""
 
+import base64
+import hashlib
 import json
+import re
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -25,9 +32,93 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def offline(monkeypatch):
-    """Whoever asks for the network fails."""
-    monkeypatch.setattr("socket.socket.connect", lambda *a: pytest.fail("connected"))
+def offline(monkeypatch, tmp_path):
+    """Whoever asks for another machine fails; no token and no cache of whoever runs the tests is used."""
+    connect = socket.socket.connect
+
+    def connect_here(self, address):
+        assert address[0] == "127.0.0.1", f"connected to {address}"
+        return connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", connect_here)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.setenv("HF_TOKEN", "hf_for_the_tests")
+
+
+class SmallHub(BaseHTTPRequestHandler):
+    """The part of the Hub's HTTP interface that pushing and loading a model takes."""
+
+    protocol_version = "HTTP/1.1"
+    files: ClassVar[dict[str, bytes]] = {}
+    commit = 40 * "a"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert self.headers["Authorization"] == "Bearer hf_for_the_tests"
+        if self.path == "/api/repos/create":
+            asked = json.loads(body)
+            name = f"{asked['organization']}/{asked['name']}"
+            return self.answer({"url": f"http://{self.headers['Host']}/{name}", "name": name})
+        if self.path == "/api/validate-yaml":
+            return self.answer({"errors": [], "warnings": []})
+        if self.path == "/api/models/me/digits/preupload/main":
+            modes = [{"path": file["path"], "uploadMode": "regular"} for file in json.loads(body)["files"]]
+            return self.answer({"files": [mode | {"shouldIgnore": False, "oid": None} for mode in modes]})
+        if self.path == "/api/models/me/digits/commit/main":
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    self.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+            url = f"http://{self.headers['Host']}/me/digits/commit/{self.commit}"
+            return self.answer({"success": True, "commitOid": self.commit, "commitUrl": url, "hookOutput": ""})
+        return self.answer({"error": "Repository Not Found"}, 404)
+
+    def do_GET(self):
+        name = re.sub(f"^/me/digits/resolve/(main|{self.commit})/", "", self.path)
+        if name in self.files:
+            return self.reply(200, self.files[name], etag=True)
+        if self.path.startswith("/api/models/me/digits"):
+            files = [{"rfilename": name, "path": name, "type": "file", "oid": "b", "size": 1} for name in self.files]
+            if "/tree/" in self.path:
+                return self.answer(files)
+            return self.answer({"id": "me/digits", "sha": self.commit, "siblings": files, "tags": [], "downloads": 0})
+        return self.answer({"error": "not found"}, 404)
+
+    do_HEAD = do_GET
+
+    def answer(self, content, status=200):
+        self.reply(status, json.dumps(content).encode())
+
+    def reply(self, status, content, etag=False):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Type", "application/octet-stream" if etag else "application/json")
+        if etag:
+            self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+            self.send_header("X-Repo-Commit", self.commit)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """The address of a Hub of this machine, which the real client is told to talk to."""
+    SmallHub.files = {}
+    with ThreadingHTTPServer(("127.0.0.1", 0), SmallHub) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+        template = address + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", address)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield address
+        server.shutdown()
+        thread.join()
 
 
 def same(one, two):
@@ -64,20 +155,23 @@ def test_the_card_says_what_was_measured_and_nothing_of_the_machine(run, tmp_pat
     assert "The error is not known here" in make_card(magnet.load(run)).text
 
 
-def test_a_push_is_made_on_request_only_and_its_failure_is_said(run, tmp_path, monkeypatch, capsys):
-    pushed = []
-    monkeypatch.setattr("huggingface_hub.HfApi.create_repo", lambda self, repo, **k: f"https://hub/{repo}")
-    monkeypatch.setattr("huggingface_hub.HfApi.upload_folder", lambda self, **k: pushed.append(k))
+def test_what_is_pushed_is_loaded_again_from_the_hub(run, tmp_path, hub, capsys):
     assert main(["export", str(run), "--to", str(tmp_path / "a"), "--hub"]) == 0
-    assert pushed == []
+    assert SmallHub.files == {}  # nothing is pushed unasked
     assert main(["export", str(run), "--to", str(tmp_path / "b"), "--push", "me/digits"]) == 0
-    assert pushed == [{"repo_id": "me/digits", "folder_path": str(tmp_path / "b")}]
-    assert "pushed to https://hub/me/digits" in capsys.readouterr().out
+    assert f"pushed to {hub}/me/digits" in capsys.readouterr().out
+    assert SmallHub.files == {file.name: file.read_bytes() for file in (tmp_path / "b").iterdir()}
+    same(magnet.load(run), HubModel.from_pretrained("me/digits").model)
+    SmallHub.files.clear()
+    HubModel(Run(run)).push_to_hub("me/digits")
+    same(magnet.load(run), HubModel.from_pretrained("me/digits", cache_dir=tmp_path / "c").model)
 
-    def refuse(self, repo, **options):
-        raise ValueError("not logged in")
 
-    monkeypatch.setattr("huggingface_hub.HfApi.create_repo", refuse)
-    assert main(["export", str(run), "--to", str(tmp_path / "c"), "--push", "me/digits"]) == 2
-    assert "is written, but cannot be pushed to me/digits: not logged in" in capsys.readouterr().err
-    assert main(["export", str(run), "--to", str(tmp_path / "x.onnx"), "--hub"]) == 2
+def test_a_push_that_fails_is_said_in_a_line(run, tmp_path, monkeypatch, complaint):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    said = complaint("export", str(run), "--to", str(tmp_path / "c"), "--push", "me/digits")
+    assert "is written, but cannot be pushed to me/digits: " in said
+    assert "refused" in said
+    assert "expected USER/NAME" in complaint("export", str(run), "--to", str(tmp_path / "d"), "--push", "digits")
+    assert not (tmp_path / "d").exists()
+    assert "for folders" in complaint("export", str(run), "--to", str(tmp_path / "x.onnx"), "--hub")

@@ -1,6 +1,7 @@
 """magnet export."""
 
 import json
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ examples:
   magnet export runs/photos --to photos-model/ --no-with-references
   magnet export runs/photos --to photos-model/ --hub
 """
+REPOSITORY = re.compile(r"(?!.*(--|\.\.))[\w-][\w.-]*/[\w.-]*[\w-]", re.ASCII)  # as the Hub has them
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("--hub and --push are for folders: --to must not end in .onnx")
     if hub and find_spec("huggingface_hub") is None:
         raise UserError("--hub needs huggingface_hub: pip install 'magnet-loss[hub]'")
+    if options.push and not REPOSITORY.fullmatch(options.push):
+        raise UserError(f"--push {options.push}: expected USER/NAME, of letters, digits, '-', '_' and '.'")
     check_model(options.run)
     (check_file if onnx else check_bundle)(options.to, force=options.force)
 
@@ -71,6 +75,10 @@ def main(arguments: Sequence[str]) -> None:
         source = open_source(options.run, report)
         say_notes(source.notes)
         result = write_onnx(source, options) if onnx else write_bundle(source, options, said)
+    if options.push:
+        from magnet.export.hub import push_folder
+
+        result["pushed"] = push_folder(options.to, options.push)
     if options.json:
         print(json.dumps(result, indent=1))
     elif onnx:
@@ -85,10 +93,8 @@ def main(arguments: Sequence[str]) -> None:
         print(f"{options.to} ({result['bytes'] / 1e6:.1f} MB) holds {result['clusters']} clusters and {search}")
     if not options.json:
         print(describe_error(result["measured"]))
-    if options.push:
-        from magnet.export.hub import push_folder
-
-        print(f"pushed to {push_folder(options.to, options.push)}")
+    if options.push and not options.json:
+        print(f"pushed to {result['pushed']}")
 
 
 def describe_error(measured: dict[str, Any] | None) -> str:

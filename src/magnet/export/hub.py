@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import ModelCard, ModelCardData, ModelHubMixin, snapshot_download
+from huggingface_hub import HfApi, ModelCard, ModelCardData, ModelHubMixin, snapshot_download
 
 from magnet.errors import UserError
 from magnet.export.bundle import export_bundle, load, measured, model_of
@@ -139,14 +139,11 @@ def write_hub_folder(
 
 def push_folder(folder: Path, repo: str) -> str:
     """Upload a folder to the Hub as the repository USER/NAME, which is made if it is not there; gives its address."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
-
     api = HfApi()
     try:
         address = str(api.create_repo(repo, exist_ok=True))
-        api.upload_folder(repo_id=repo, folder_path=str(folder))
-    except (HfHubHTTPError, LocalTokenNotFoundError, OSError, ValueError) as error:
+        api.upload_folder(repo_id=repo, folder_path=folder)
+    except Exception as error:  # of the network, of the Hub, or of its library, whose errors have no common class
         reason = " ".join(str(error).split())[:300]
         raise UserError(f"{folder} is written, but cannot be pushed to {repo}: {reason}") from error
     return address
