@@ -14,6 +14,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import magnet
+from magnet.commands.serve import listen
+from magnet.errors import UserError
 from magnet.training.config import TrainConfig
 from magnet.training.train import train
 
@@ -200,3 +202,10 @@ def test_fifty_clients_at_once_get_their_own_answers(port, model):
     made, wrong = many_clients(port, 50, 4, 20, model.classify(X).labels)
     assert made >= 50
     assert wrong == []
+
+
+def test_an_address_that_is_taken_is_said():
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=rf"port {port} \(Address already in use\): give another --host or --port"):
+            listen("127.0.0.1", port)

@@ -1,5 +1,6 @@
 """magnet serve."""
 
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ class Serve:
     host: str = "127.0.0.1"
     """The address to listen on; 0.0.0.0: all of them."""
     port: int = 8000
-    """The port to listen on."""
+    """The port to listen on; 0: one that is free."""
     megabytes: int = 16
     """The largest request that is taken."""
 
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     except ImportError as error:
         raise UserError("magnet serve needs FastAPI and uvicorn: pip install 'magnet-loss[serve]'") from error
     del fastapi
+    listener = listen(options.host, options.port)
 
     from magnet.export import load
     from magnet.export.service import MEBIBYTE, make_service
@@ -55,5 +57,17 @@ def main(arguments: Sequence[str]) -> None:
     with progress("embedding") as report:
         model = load(options.run, report=report)
     service = make_service(model, most_bytes=options.megabytes * MEBIBYTE)
-    print(f"serving {options.run} at http://{options.host}:{options.port} (its description: /docs); Ctrl-C ends it")
-    uvicorn.run(service, host=options.host, port=options.port, log_level="warning")
+    host, port = options.host, listener.getsockname()[1]
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    print(f"serving {options.run} at http://{where} (its description: /docs); Ctrl-C ends it", flush=True)
+    uvicorn.Server(uvicorn.Config(service, log_level="warning")).run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address; port 0: one that is free."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        reason = str(error.strerror or error).split(" (while")[0]
+        raise UserError(f"cannot listen at {host}, port {port} ({reason}): give another --host or --port") from error
