@@ -35,6 +35,11 @@ def write_csv(folder):
     return folder / "x.csv"
 
 
+def write_semicolons(folder):
+    frame().to_csv(folder / "x.csv", sep=";", index=False)
+    return folder / "x.csv"
+
+
 def write_parquet(folder):
     frame().to_parquet(folder / "x.parquet")
     return folder / "x.parquet"
@@ -78,7 +83,10 @@ def write_datasets(folder):
     return folder / "saved"
 
 
-VECTORS = [write_csv, write_parquet, write_lists, write_data_target, write_polars, write_shards, write_datasets]
+VECTORS = [
+    write_csv, write_semicolons, write_parquet, write_lists, write_data_target, write_polars, write_shards,
+    write_datasets,
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +230,22 @@ def write_bytes(photos, folder):
     return folder / "images.parquet"
 
 
+def write_paths(photos, folder):
+    rows = files_of(photos)
+    table = pyarrow.table({"path": [str(file) for file, _ in rows], "label": [name for _, name in rows]})
+    parquet.write_table(table, folder / "paths.parquet")
+    return folder / "paths.parquet"
+
+
+def write_records(photos, folder):
+    """As `Dataset.to_parquet` writes the images of a folder: by their paths alone."""
+    rows = [({"bytes": None, "path": str(file)}, name) for file, name in files_of(photos)]
+    record = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+    images = pyarrow.array([image for image, _ in rows], record)
+    parquet.write_table(pyarrow.table({"image": images, "label": [name for _, name in rows]}), folder / "r.parquet")
+    return folder / "r.parquet"
+
+
 def write_image_dataset(photos, folder):
     datasets = pytest.importorskip("datasets")
     label = datasets.ClassLabel(names=["cat", "dog"])
@@ -250,8 +274,9 @@ def write_metadata_csv(photos, folder):
 def write_tar(photos, folder, kind="cls"):
     with tarfile.open(folder / "shard-000.tar", "w") as archive:
         for number, (file, name) in enumerate(files_of(photos)):
-            label = json.dumps({"label": name, "size": 3}) if kind == "json" else name
-            for extension, content in (("png", file.read_bytes()), (kind, label.encode())):
+            about = json.dumps({"label": name} if kind == "json" else {"size": 3})
+            members = {"json": about.encode(), kind: about.encode() if kind == "json" else name.encode()}
+            for extension, content in {"png": file.read_bytes(), **members}.items():
                 info = tarfile.TarInfo(f"{number:04d}.{extension}")
                 info.size = len(content)
                 archive.addfile(info, io.BytesIO(content))
@@ -262,9 +287,13 @@ def write_json_tar(photos, folder):
     return write_tar(photos, folder, "json") / "shard-000.tar"
 
 
-@pytest.mark.parametrize(
-    "write", [write_bytes, write_image_dataset, write_metadata, write_metadata_csv, write_tar, write_json_tar]
-)
+IMAGES = [
+    write_bytes, write_paths, write_records, write_image_dataset, write_metadata, write_metadata_csv, write_tar,
+    write_json_tar,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("write", IMAGES)
 def test_images_in_every_format_are_those_of_the_folder(write, photos, tmp_path):
     path = str(write(photos, tmp_path))
     plain, data = (open_data(str(each)).with_image_size(10) for each in (photos, path))
@@ -277,6 +306,21 @@ def test_images_in_every_format_are_those_of_the_folder(write, photos, tmp_path)
     assert open_data(path, hash_images=True).digest.known_by == "file bytes"
     with pytest.raises(UserError, match=r"lable"):
         open_data(path, label="lable")
+
+
+def test_a_column_test_is_the_part_of_images_too(photos, tmp_path):
+    rows = [f"{file},{name},{int(i % 4 == 0)}" for i, (file, name) in enumerate(files_of(photos))]
+    (tmp_path / "images.csv").write_text("\n".join(["path,label,test", *rows]))
+    assert open_data(str(tmp_path / "images.csv")).indices("test").tolist() == [0, 4, 8, 12, 16]
+
+
+def test_images_without_bytes_or_a_file_are_named(photos, tmp_path):
+    path = write_records(photos, tmp_path)
+    table = parquet.read_table(path).to_pylist()
+    table[6]["image"]["path"] = "gone.png"
+    parquet.write_table(pyarrow.Table.from_pylist(table, parquet.read_schema(path)), path)
+    with pytest.raises(UserError, match=r"20 of 20 images have no bytes.*row 7 names gone\.png, which is not there"):
+        open_data(str(path))
 
 
 def test_an_image_that_cannot_be_read_is_named_by_its_row(photos, tmp_path):

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from magnet.data.arrays import Numbered
-from magnet.data.columns import VECTORS, Roles, assign, read_labels, read_split, read_test
+from magnet.data.columns import VECTORS, Roles, assign
 from magnet.data.listings import PARTS, EncodedImage, Listing
-from magnet.data.tables import finish, list_columns, stack_numbers
+from magnet.data.tables import finish, folder_of, list_columns, list_content, list_images, stack_numbers
 from magnet.errors import UserError
 from magnet.files import read_json
 
@@ -126,7 +126,10 @@ def _part(name: str, where: Path) -> int:
 
 def kind_of_table(shards: Sequence[Shard]) -> str:
     """ "images" or "vectors"."""
-    return "images" if _image_column(shards[0].schema()) else "vectors"
+    schema = shards[0].schema()
+    return (
+        "images" if _image_column(schema) or _names_files(schema, assign(schema.names, "", label=None)) else "vectors"
+    )
 
 
 def table_columns(shards: Sequence[Shard]) -> list[str]:
@@ -135,12 +138,13 @@ def table_columns(shards: Sequence[Shard]) -> list[str]:
 
 
 def list_shards(path: Path, shards: Sequence[Shard], label: str = "", judge: str = "") -> Listing:
-    """The examples of a table: images where a column holds image files, else vectors."""
+    """The examples of a table: images where a column holds or names image files, else vectors."""
     schema, where = shards[0].schema(), str(path)
     roles = assign(list(schema.names), where, label=label, judge=judge)
     image = _image_column(schema)
     vector = None if image else _vector_column(schema, roles, where)
-    chosen = image or vector
+    files = image is None and _names_files(schema, roles)
+    chosen = image or vector or (roles.file if files else None)
     wanted = [roles.label, roles.judge, roles.split, roles.test, roles.name, *([chosen] if chosen else roles.others)]
     columns = [name for name in dict.fromkeys(wanted) if name is not None]
     pyarrow = import_pyarrow()
@@ -151,10 +155,12 @@ def list_shards(path: Path, shards: Sequence[Shard], label: str = "", judge: str
     split = None
     if all(shard.part is not None for shard in shards):
         split = np.concatenate([np.full(shard.read(columns[:1]).num_rows, shard.part, np.int8) for shard in shards])
-    found = {name: _values(table.column(name), name, where) for name in columns if name != chosen}
+    found = {name: _values(table.column(name), name, where) for name in columns if name not in (image, vector)}
     classes = _class_names(schema)
     if image is not None:
         listing = _list_cells(table.column(image), found, roles, path, classes)
+    elif files:
+        listing = list_images(found, roles, path, classes)
     elif vector is not None:
         listing = finish(
             {"X": _vectors(table.column(vector), vector, where)}, found, roles, path.stem, where, [], classes
@@ -182,29 +188,25 @@ def read_table(path: Path) -> tuple[np.ndarray, list[str]]:
 
 
 def _list_cells(column: Any, found: dict[str, Any], roles: Roles, path: Path, classes: dict[str, list[str]]) -> Listing:
-    """Images in the cells of a column: bytes, or a record of bytes and path."""
+    """Images in the cells of a column: bytes, or a record of bytes and path, of which one is there."""
     pyarrow = import_pyarrow()
+    files = [""] * len(column)
     if pyarrow.types.is_struct(column.type):
+        if column.type.get_field_index("path") >= 0:
+            files = [str(file or "") for file in pyarrow.compute.struct_field(column, "path").to_pylist()]
         column = pyarrow.compute.struct_field(column, "bytes")
-    if column.null_count:
-        raise UserError(f"{path}: {column.null_count} of {len(column)} images have no bytes; save them with the table.")
-    content: list[EncodedImage] = [ImageCell(column, row, str(path)) for row in range(len(column))]
-    names = None if roles.name is None else found[roles.name]
-    assert roles.label is not None
-    labels = read_labels(found[roles.label], str(path), classes.get(roles.label))
-    judge = None if roles.judge is None else read_labels(found[roles.judge], str(path), classes.get(roles.judge))
-    split = None if roles.split is None else read_split(found[roles.split], str(path))
-    if split is None and roles.test is not None:
-        split = read_test(found[roles.test], str(path))
-    return Listing(
-        name=path.stem,
-        content=content,
-        labels=labels.labels,
-        classes=labels.classes,
-        names=Numbered(len(content)) if names is None else [str(name) for name in names],
-        split=split,
-        judge=judge,
-    )
+    content: list[Path | EncodedImage] = [ImageCell(column, row, str(path)) for row in range(len(column))]
+    empty = np.flatnonzero(column.is_null().to_numpy()).tolist()
+    for row in empty:
+        file = folder_of(path) / files[row]
+        if not file.is_file():
+            raise UserError(
+                f"{path}: {len(empty)} of {len(column)} images have no bytes in the table, and row {row + 1} names "
+                f"{files[row] or 'no file'}, which is not there."
+            )
+        content[row] = file
+    names = Numbered(len(content)) if roles.name is None else [str(name) for name in found[roles.name]]
+    return list_content(path.stem, content, names, found, roles, str(path), classes)
 
 
 def _values(column: Any, name: str, where: str) -> np.ndarray:
@@ -236,6 +238,18 @@ def _image_column(schema: Any) -> str | None:
         if record or types.is_binary(field.type) or types.is_large_binary(field.type):
             return str(field.name)
     return None
+
+
+def _names_files(schema: Any, roles: Roles) -> bool:
+    """Whether a column names image files: it is called so, and nothing else could be what the labels are of."""
+    types = import_pyarrow().types
+    others = [schema.field(name).type for name in roles.others]
+    return roles.file is not None and not any(types.is_nested(kind) or _is_number(kind) for kind in others)
+
+
+def _is_number(kind: Any) -> bool:
+    types = import_pyarrow().types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 def _vector_column(schema: Any, roles: Roles, where: str) -> str | None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from magnet.data.arrays import list_arrays
-from magnet.data.columns import Roles, assign, read_labels, read_split
-from magnet.data.listings import Listing, list_files
+from magnet.data.columns import Roles, assign, read_labels, read_split, read_test
+from magnet.data.listings import Content, Listing
 from magnet.errors import UserError
 from magnet.files import opened, reading
 
@@ -119,21 +121,49 @@ def no_numbers(where: str, roles: Roles) -> UserError:
     return UserError(f"{where}: found the columns {found}; expected numbers beside the labels, or a column path.")
 
 
-def list_images(rows: Mapping[str, list[str]], roles: Roles, path: Path) -> Listing:
-    """Image files by the columns of a table; paths are relative to its file."""
+def folder_of(table: Path) -> Path:
+    """The folder that paths in a table are relative to: the table's own, which may be several files in one."""
+    return table if table.is_dir() else table.parent
+
+
+def list_images(
+    rows: Mapping[str, Any], roles: Roles, path: Path, classes: Mapping[str, Sequence[str]] | None = None
+) -> Listing:
+    """Image files by the columns of a table; paths are relative to its folder."""
     assert roles.file is not None
-    assert roles.label is not None
-    files = [path.parent / name for name in rows[roles.file]]
+    root = folder_of(path)
+    files = [root / str(name) for name in rows[roles.file]]
     missing = [str(file) for file in files if not file.is_file()]
     if missing:
         raise UserError(
             f"{path}: {len(missing)} of {len(files)} images do not exist, as {', '.join(missing[:3])}; "
-            f"paths are taken relative to the {path.suffix[1:].upper()}."
+            f"paths are taken relative to {root}."
         )
-    split = read_split(rows[roles.split], str(path)) if roles.split else None
-    listing = list_files(path.stem, files, rows[roles.label], root=path.parent, split=split)
-    listing.judge = read_labels(rows[roles.judge], str(path)) if roles.judge else None
-    return listing
+    prefix = f"{root}{os.sep}"
+    names = [str(file).removeprefix(prefix) for file in files]
+    return list_content(path.stem, files, names, rows, roles, str(path), classes)
+
+
+def list_content(
+    name: str,
+    content: Content,
+    names: Sequence[str],
+    columns: Mapping[str, Any],
+    roles: Roles,
+    where: str,
+    classes: Mapping[str, Sequence[str]] | None = None,
+) -> Listing:
+    """The listing of images with labels and parts from the columns of a table."""
+    assert roles.label is not None
+    named = classes or {}
+    labels = read_labels(columns[roles.label], where, named.get(roles.label))
+    judge = None if roles.judge is None else read_labels(columns[roles.judge], where, named.get(roles.judge))
+    split = None
+    if roles.split is not None:
+        split = read_split(columns[roles.split], where)
+    elif roles.test is not None:
+        split = read_test(columns[roles.test], where)
+    return Listing(name, content, labels.labels, labels.classes, names, split=split, judge=judge)
 
 
 @contextmanager
@@ -144,7 +174,11 @@ def _rows(path: Path) -> Iterator[Any]:
         opened(path) as file,
         io.TextIOWrapper(file, newline="", encoding="utf-8-sig") as stream,
     ):
-        yield csv.reader(_lines(stream, path), skipinitialspace=True)
+        lines = _lines(stream, path)
+        first = next(lines, "")
+        # Commas, or what spreadsheets write where the comma is for decimals.
+        delimiter = max(",;\t", key=first.count)
+        yield csv.reader(chain([first], lines), skipinitialspace=True, delimiter=delimiter)
 
 
 def _lines(stream: io.TextIOWrapper, path: Path) -> Iterator[str]:
@@ -161,7 +195,9 @@ def _header(rows: Any, path: Path) -> list[str]:
         raise UserError(f"{path}: the first line holds numbers; expected the names of the columns there.")
     twice = sorted(name for name, count in Counter(columns).items() if count > 1)
     if twice:
-        raise UserError(f"{path}: two columns are called {twice[0]!r}; names of columns must differ.")
+        raise UserError(
+            f"{path}: two columns are called {twice[0]!r}; names of columns, in the first line, must differ."
+        )
     return columns
 
 
@@ -169,7 +205,8 @@ def _read_text(rows: Any, columns: list[str], roles: Roles, path: Path) -> dict[
     """The columns of a table of image files, as text."""
     assert roles.file is not None
     assert roles.label is not None
-    wanted = [name for name in (roles.file, roles.label, roles.judge, roles.split) if name is not None]
+    named = (roles.file, roles.label, roles.judge, roles.split, roles.test)
+    wanted = [name for name in named if name is not None]
     found: dict[str, list[str]] = {name: [] for name in wanted}
     for row in rows:
         if not row:

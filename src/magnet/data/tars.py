@@ -44,7 +44,8 @@ class Packed:
 def list_tars(path: Path, label: str = "", judge: str = "") -> Listing:
     """A tar file, or a folder of them: members KEY.jpg (or another image) with KEY.cls, KEY.json or KEY.txt.
 
-    The label is the text of KEY.cls or KEY.txt, or ``label`` (or a column that is called as labels are) of KEY.json.
+    The label is the text of KEY.cls; without one, ``label`` (or what is called as labels are) of KEY.json; without
+    that, the text of KEY.txt.
     Files whose names begin with train, val or test are these parts.
     """
     files = find_tars(path)
@@ -107,19 +108,19 @@ def _samples(file: Path) -> Iterator[tuple[str, dict[str, Packed]]]:
 
 def _label(members: dict[str, Packed], name: str, where: str, option: str) -> str:
     """The label of an example, in words."""
-    if name and name in members:
-        return _text(members[name], where)
+    kind = name or "cls"
+    if kind in members:
+        return _text(members[kind], where)
     if "json" in members:
         about = _json(members["json"], where)
         value = about[find_label(about, f"{where}.json", name, option=option)]
         if not isinstance(value, str | int):
             raise UserError(f"{where}: the label is {type(value).__name__}, expected a class id or a class name.")
         return str(value)
-    found = next((members[kind] for kind in ("cls", "txt") if kind in members), None) if not name else None
-    if found is None:
-        expected = f"a .{name}, or a .json with {name!r}" if name else "a .cls, .txt or .json"
+    if name or "txt" not in members:
+        expected = f"a .{name}, or a .json with {name!r}" if name else "a .cls, .json or .txt"
         raise UserError(f"{where}: found {_kinds(members)}, but no label: expected {expected} ({option} NAME).")
-    return _text(found, where)
+    return _text(members["txt"], where)
 
 
 def _kinds(members: Iterable[str]) -> str:
