@@ -1,7 +1,5 @@
 """ClusterIndex: members, variance, impostors, and the way to disk and back."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -121,7 +119,7 @@ def test_making_an_index_holds_two_tables_as_long_as_the_data_and_no_more(monkey
     assert [elements for _, elements in watch.made if elements > 64] == [5000]  # the order
 
 
-def structured(count=6000, per_class=4, d=16):
+def structured(count=10_000, per_class=4, d=16):
     """Centres in 60 groups of classes."""
     g = torch.Generator().manual_seed(0)
     labels = torch.arange(count) // per_class
@@ -131,9 +129,9 @@ def structured(count=6000, per_class=4, d=16):
 
 
 def test_nearly_exact_impostors_are_99_percent_of_the_exact_ones_and_never_of_the_own_class():
-    pytest.importorskip("faiss")
     index = structured()
     true, found = (index.nearest_impostors(11, exact=exact) for exact in (True, False))
+    assert not torch.equal(found, true)  # the tree was used
     hits = (found[:, :, None] == true[:, None]).any(dim=2)
     assert float(hits.double().mean()) >= 0.99
     assert (found >= 0).all()
@@ -146,9 +144,10 @@ def test_nearly_exact_impostors_are_99_percent_of_the_exact_ones_and_never_of_th
 def test_without_structure_the_nearly_exact_impostors_are_the_exact_ones():
     g = torch.Generator().manual_seed(0)
     index = ClusterIndex(
-        torch.randn(3000, 64, generator=g), torch.arange(3000) % 500, torch.arange(3000), torch.tensor(1.0)
+        torch.randn(9000, 64, generator=g), torch.arange(9000) % 500, torch.arange(9000), torch.tensor(1.0)
     )
-    assert torch.equal(index.nearest_impostors(7, exact=False), index.nearest_impostors(7, exact=True))
+    some = torch.arange(0, 9000, 9)
+    assert torch.equal(index.nearest_impostors(7, some, exact=False), index.nearest_impostors(7, some, exact=True))
 
 
 def test_impostors_are_exact_at_any_size_unless_asked_otherwise(monkeypatch):
@@ -158,22 +157,21 @@ def test_impostors_are_exact_at_any_size_unless_asked_otherwise(monkeypatch):
     def in_no_time(queries, references, count, *labels):
         return torch.zeros(len(queries), count), torch.zeros(len(queries), count, dtype=torch.long)
 
+    class Tree:
+        def __init__(self, points):
+            asked.append(len(points))
+
+        def beam(self, *anything):
+            return None
+
     monkeypatch.setattr("magnet.index.nearest_of_chunk", in_no_time)
-    monkeypatch.setattr("magnet.index.impostors_by_lists", lambda centres, labels, rows, m: asked.append(m))
+    monkeypatch.setattr("magnet.index.CentreTree", Tree)
     index.nearest_impostors(2)
     NeighbourhoodSampler(index, clusters_per_batch=4)
     assert asked == []
     index.nearest_impostors(2, exact=False)
     NeighbourhoodSampler(index, clusters_per_batch=4, exact_impostors=False)
-    assert asked == [2, 3]
-
-
-def test_nearly_exact_impostors_without_faiss_are_an_error_that_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    index = structured(120)
-    index.nearest_impostors(5)
-    with pytest.raises(UserError, match="pip install faiss-cpu"):
-        index.nearest_impostors(5, exact=False)
+    assert asked == [60_000, 60_000]
 
 
 def test_impostors_far_from_the_origin_are_still_right():

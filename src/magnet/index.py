@@ -12,12 +12,7 @@ from magnet.clustering import ClustersPerClass, KMeansResult, kmeans_per_class, 
 from magnet.errors import UserError
 from magnet.neighbours import check_ids, check_representations, nearest, nearest_of_chunk, split_rows
 from magnet.tensors import Stored, check_layout, read_tensors, write_tensors
-
-# Nearly exact impostors, by an inverted file of faiss.
-SAMPLE = 1024  # centres that are also searched exactly, to see how many lists must be looked into
-RECALL = 0.995  # of the sample's impostors: a little above what is promised, since it is a sample
-WORTH = 16  # one list in so many, at most: with more of them, products of whole blocks are faster
-QUERIES = 2**14  # searched at a time
+from magnet.tree import FEWEST, CentreTree, sample_of
 
 _FORMAT = "magnet-cluster-index/1"
 LAYOUT = {"centres": "float J d", "centre_labels": "int J", "assignments": "int N", "variance": "float"}  # of a file
@@ -235,7 +230,7 @@ class ClusterIndex:
             m: how many.
             clusters: (n,) ids.
             exact: False finds nearly all of them (99 %) in a fraction of the time where there are tens of thousands of
-                clusters with enough structure for that; the same every time. It needs faiss.
+                clusters with enough structure for that (`magnet.tree`); the same every time.
         """
         if m < 0:
             raise ValueError(f"m must be >= 0; found {m}")
@@ -243,18 +238,17 @@ class ClusterIndex:
         table = wanted.new_full((len(wanted), m), -1)
         if m == 0 or len(wanted) == 0:
             return table
-        found = None if exact else impostors_by_lists(self.centres, self.centre_labels, wanted, m)
-        if found is not None:
-            complete = found.min(dim=1).values >= 0
-            table[complete] = found[complete]
-            left = (~complete).nonzero().squeeze(1)
-        else:
-            left = torch.arange(len(wanted), device=wanted.device)
-        for rows in split_rows(left, len(self)):
+        labels = self.centre_labels
+        if not exact and len(self) >= FEWEST:
+            tree, sample = CentreTree(self.centres), sample_of(self.centres)
+            beam = tree.beam(self.centres[sample], m, labels[sample], labels)
+            if beam is not None:
+                found = tree.nearest(self.centres[wanted], m, beam, labels[wanted], labels)[1]
+                table[:, : found.shape[1]] = found
+                return table
+        for rows in split_rows(torch.arange(len(wanted), device=wanted.device), len(self)):
             ids = wanted[rows]
-            distances, near = nearest_of_chunk(
-                self.centres[ids], self.centres, m, self.centre_labels[ids], self.centre_labels
-            )
+            distances, near = nearest_of_chunk(self.centres[ids], self.centres, m, labels[ids], labels)
             table[rows, : near.shape[1]] = near.masked_fill(distances.isinf(), -1)
         return table
 
@@ -313,56 +307,3 @@ def _sizes(assignments: Tensor, clusters: int) -> Tensor:
         f"assignments must name each of the {clusters} centres at least once and no other; "
         f"found {len(found)} ids" + (f", {found[0]}..{found[-1]}" if found else "")
     )
-
-
-def impostors_by_lists(centres: Tensor, labels: Tensor, rows: Tensor, m: int, *, seed: int = 0) -> Tensor | None:
-    """The ``m`` nearest centres of other classes, nearest first, or None where exact search is as fast.
-
-    The centres are sorted into lists by K-means, and only the lists nearest to a query are looked into: as many as it
-    takes to find 99.5 % of the impostors of a sample that is searched exactly. In data without structure that is most
-    of them; then there is nothing to be won.
-
-    Args:
-        centres: (J, d).
-        labels: (J,) their classes.
-        rows: (n,) the queries, ids of centres.
-        m: impostors wanted.
-        seed: the same seed gives the same answer.
-
-    Returns:
-        (n, m) ids, -1 where the lists held fewer; or None.
-    """
-    try:
-        import faiss
-    except ImportError as error:
-        raise UserError(
-            f"exact=False needs faiss, which cannot be imported ({error}): pip install faiss-cpu, or search exactly"
-        ) from error
-    own = int(torch.unique(labels, return_counts=True)[1].max())  # that may stand before an impostor
-    if m + own > len(centres) // 8:
-        return None
-    points, labels = centres.detach().float().cpu().contiguous(), labels.cpu()
-    lists = max(1, int(2 * len(points) ** 0.5))
-    file = faiss.IndexIVFFlat(faiss.IndexFlatL2(points.shape[1]), points.shape[1], lists)
-    file.cp.seed, file.cp.niter = seed + 1, 10
-    file.cp.min_points_per_centroid, file.cp.max_points_per_centroid = 1, 64
-    file.train(points.numpy())
-    file.add(points.numpy())
-
-    def search(queries: Tensor) -> Tensor:
-        near = torch.from_numpy(file.search(points[queries].numpy(), m + own)[1])
-        other = (near >= 0) & (labels[near] != labels[queries, None])
-        first = (~other).to(torch.int8).argsort(dim=1, stable=True)[:, :m]  # impostors to the front, in their order
-        return near.gather(1, first).masked_fill_(~other.gather(1, first), -1)
-
-    drawn = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:SAMPLE]
-    # The impostors alone: a query's own class is nearer and found more easily, and would make the recall look better.
-    true = torch.cat(
-        [nearest_of_chunk(points[q], points, m, labels[q], labels)[1] for q in split_rows(drawn, len(points))]
-    )
-    file.nprobe = 4
-    while file.nprobe <= lists // WORTH:
-        if float((search(drawn)[:, :, None] == true[:, None]).any(dim=1).double().mean()) >= RECALL:
-            return torch.cat([search(part) for part in rows.cpu().split(QUERIES)]).to(rows.device)
-        file.nprobe *= 2
-    return None

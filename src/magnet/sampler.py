@@ -68,7 +68,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         rank: this process among ``world_size`` ones.
         world_size: processes that draw side by side.
         delay: batches after which losses take effect.
-        exact_impostors: False finds 99 % of the impostors faster, with faiss, where there are tens of thousands of
+        exact_impostors: False finds 99 % of the impostors faster, by a tree, where there are tens of thousands of
             clusters (see `ClusterIndex.nearest_impostors`).
 
     Examples:

@@ -1,4 +1,6 @@
-"""Classifying and retrieval over a million vectors: time against exact search by faiss, and memory."""
+"""Classifying and retrieval over a million vectors: time against exact search by faiss, and memory; kNC by the tree
+over 100,000 centres against comparing with all of them.
+"""
 
 import json
 import statistics
@@ -13,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from magnet.bench.measurement import Measurement, Timed, added_memory, duration, run_child, seconds
+from magnet.bench.impostors import centres, examples, share
+from magnet.bench.measurement import Measurement, Timed, added_memory, compare_times, duration, run_child, seconds
 from magnet.classify import NearestClusters, SoftNeighbours
 from magnet.evaluation.errors import retrieval
 from magnet.index import ClusterIndex
@@ -22,8 +25,8 @@ REFERENCES, DIM, CLASSES, CLUSTERS, QUERIES, NEIGHBOURS = 1_000_000, 128, 1000, 
 
 
 def measure(progress: Callable[[str], None]) -> list[Measurement]:
-    """kNC against flat faiss, and the memory of soft kNN and of MAP@R."""
-    found = [_speed(progress)]
+    """kNC against flat faiss, kNC by the tree, and the memory of soft kNN and of MAP@R."""
+    found = [_speed(progress), *(row for kind in ("in groups", "8 dimensions") for row in _by_tree(kind, progress))]
     with TemporaryDirectory() as folder:
         x, _ = references()
         np.save(Path(folder) / "x.npy", x.numpy())
@@ -77,6 +80,25 @@ def _speed(progress: Callable[[str], None]) -> Measurement:
         "faiss flat",
         bound=2 * CLUSTERS / REFERENCES, note="half of N / J is a ratio of 0.02",
     )  # fmt: skip
+
+
+def _by_tree(kind: str, progress: Callable[[str], None]) -> list[Measurement]:
+    """Time and recall of kNC by the tree, on examples that are no centres."""
+    progress(f"kNC by the tree, {kind}")
+    index = centres(kind)
+    q, variance = examples(kind, index, QUERIES)
+    exact, near = (NearestClusters(index, NEIGHBOURS, variance=variance, exact=e) for e in (True, False))
+    timed = compare_times(lambda: near.predict(q), lambda: exact.predict(q), repeats=5)
+    found, true = near.nearest(q)[1], exact.nearest(q)[1]
+    recall = [100 * share(f, t) for f, t in zip(found.split(len(q) // 5), true.split(len(q) // 5), strict=True)]
+    what = f"{QUERIES:,} queries: {len(index):,} centres x {index.centres.shape[1]}, {NEIGHBOURS} neighbours"
+    return [
+        timed.measurement(f"kNC, exact=False, {kind}: time", what, "exact", note="without making the tree"),
+        Measurement(
+            f"kNC, exact=False, {kind}: recall", what, f"{statistics.median(recall):.3f} %", "of the exact ones",
+            statistics.median(recall), min(recall), max(recall), len(recall), bound=99.0, at_most=False, unit="%",
+        ),
+    ]  # fmt: skip
 
 
 def references() -> tuple[Tensor, Tensor]:

@@ -1,20 +1,27 @@
-"""The nearest impostors of all clusters: exact and nearly exact, against exact search by faiss."""
+"""The nearest impostors of all clusters: exact, against exact search by faiss; and by the tree, against exact search
+and against inverted lists of faiss that find as many.
+"""
 
 import json
 import statistics
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
+from torch import Tensor
 
-from magnet.bench.measurement import Measurement, added_memory, compare_times, duration, run_child, seconds
-from magnet.index import ClusterIndex, impostors_by_lists
+from magnet.bench.measurement import Measurement, Timed, added_memory, compare_times, duration, run_child, seconds
+from magnet.index import ClusterIndex
+from magnet.tree import RECALL, CentreTree, sample_of
 
-CLUSTERS, DIM, WANTED, PER_CLASS, TIMED, CHECKED = 100_000, 128, 11, 10, 5_000, 4_000
-KINDS = {  # in the first two a search of few lists misses impostors; in the last, one of any number that would pay
+CLUSTERS, DIM, WANTED, PER_CLASS, TIMED, CHECKED, REPEATS = 100_000, 128, 11, 10, 5_000, 4_000, 5
+KINDS = {  # in the first two few leaves find 99 %; in the third it takes many; in the last, more than would pay
     "in groups": "in 500 groups, no farther apart than the classes in them",
     "8 dimensions": "a cloud of 8 hidden dimensions",
     "16 dimensions": "a cloud of 16 hidden dimensions",
+    "32 dimensions": "a cloud of 32 hidden dimensions",
 }
 
 
@@ -33,11 +40,13 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
         )
     )  # fmt: skip
     for kind, how in KINDS.items():
-        progress(f"nearly exact, {kind}")
-        seen = run_child(__name__, "nearly", kind)
+        progress(f"by the tree, {kind}")
+        seen = run_child(__name__, "tree", kind)
         recall = [100 * value for value in seen["recall"]]
         middle = statistics.median(recall)
-        path = "lists were used" if seen["lists"] else "lists would not pay: searched exactly"
+        path = (
+            f"{seen['leaves']} of {seen['of']} leaves" if seen["leaves"] else "the tree does not pay: searched exactly"
+        )
         found.append(
             Measurement(
                 f"exact=False, {kind}: recall", f"{what}; {how}", f"{middle:.3f} %", "of the exact ones",
@@ -46,7 +55,13 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
                 f"{seen['bytes'] / 2**20:.0f} MB above the centres",
             )
         )  # fmt: skip
+        for against, ratios in seen["ratios"].items():
+            timed = Timed(seen["ours"], seen["theirs"][against], ratios)
+            found.append(timed.measurement(f"exact=False, {kind}: time", f"{what}; {how}", against, note=SCALED))
     return found
+
+
+SCALED = f"the other searches {TIMED:,} rows in each turn, and its search is taken as many times as there are more rows"
 
 
 def _speed(what: str) -> Measurement:
@@ -80,36 +95,100 @@ def centres(kind: str) -> ClusterIndex:
     else:
         d = int(kind.split()[0])
         hidden = torch.randn(classes, d, generator=g)[labels] + 0.7 * torch.randn(CLUSTERS, d, generator=g)
-        where = hidden @ torch.randn(d, DIM, generator=g) + 0.1 * torch.randn(CLUSTERS, DIM, generator=g)
+        where = hidden @ _directions(d) + 0.1 * torch.randn(CLUSTERS, DIM, generator=g)
     return ClusterIndex(where, labels, torch.arange(CLUSTERS), torch.ones(()))
+
+
+def examples(kind: str, index: ClusterIndex, count: int) -> tuple[Tensor, float]:
+    """Examples (count, d) of some clusters, around them as clusters are around their class; and their variance."""
+    g = torch.Generator().manual_seed(2)
+    own = index.centres[torch.randint(len(index), (count,), generator=g)]
+    if kind == "in groups":
+        aside = 0.7 * torch.randn(count, DIM, generator=g)
+    else:
+        d = int(kind.split()[0])
+        aside = 0.7 * torch.randn(count, d, generator=g) @ _directions(d)
+    return own + aside, float(aside.square().sum(dim=1).mean())
+
+
+def _directions(d: int) -> Tensor:
+    return torch.randn(d, DIM, generator=torch.Generator().manual_seed(3))
 
 
 def _child(which: str, kind: str) -> None:
     index = centres(kind)
     index.nearest_impostors(2, torch.arange(64))  # warm
-    if which == "nearly":
-        import faiss  # its libraries are not what is measured
-
-        faiss.IndexFlatL2(DIM)
-    tables: list[torch.Tensor] = []
+    tables: list[Tensor] = []
     times: list[float] = []
 
     def work() -> None:
         times.append(seconds(lambda: tables.append(index.nearest_impostors(WANTED, exact=which == "exact"))))
 
     answer: dict[str, object] = {"bytes": added_memory(work), "seconds": times[0]}
-    if which == "nearly":
+    if which == "tree":
         drawn = torch.randperm(CLUSTERS, generator=torch.Generator().manual_seed(1))
         answer["recall"] = [_recall(index, tables[0], some) for some in drawn[: 5 * CHECKED].split(CHECKED)]
-        # A search that turned out exact has all of them, and says nothing of the lists.
-        answer["lists"] = impostors_by_lists(index.centres, index.centre_labels, drawn[:1], WANTED) is not None
+        tree, sample, labels = CentreTree(index.centres), sample_of(index.centres), index.centre_labels
+        # A search that turned out exact has all of them, and says nothing of the tree.
+        beam = tree.beam(index.centres[sample], WANTED, labels[sample], labels)
+        answer |= {"leaves": beam[0] if beam else None, "of": len(tree.centres)}
+        answer |= _in_turns(index, drawn[:TIMED])
     print(json.dumps(answer))
 
 
-def _recall(index: ClusterIndex, table: torch.Tensor, some: torch.Tensor) -> float:
+def _in_turns(index: ClusterIndex, rows: Tensor) -> dict[str, object]:
+    """The time of all rows by the tree, and of what it is judged by."""
+    scale, ours = len(index) / len(rows), []
+    theirs: dict[str, list[float]] = {"exact": [], "faiss lists": []}
+    for _ in range(REPEATS):
+        ours.append(seconds(lambda: index.nearest_impostors(WANTED, exact=False)))
+        theirs["exact"].append(scale * seconds(lambda: index.nearest_impostors(WANTED, rows)))
+        start = time.perf_counter()
+        search = lists(index)
+        ready = time.perf_counter() - start
+        theirs["faiss lists"].append(ready + scale * seconds(partial(search, rows)))
+    return {
+        "ours": statistics.median(ours),
+        "theirs": {name: statistics.median(times) for name, times in theirs.items()},
+        "ratios": {name: [a / b for a, b in zip(ours, times, strict=True)] for name, times in theirs.items()},
+    }
+
+
+def lists(index: ClusterIndex) -> Callable[[Tensor], Tensor]:
+    """A search (n,) -> (n, m) in inverted lists of faiss, in as many as find the same share of a sample as the tree."""
+    import faiss
+
+    points, labels = index.centres, index.centre_labels
+    number = max(1, int(2 * len(points) ** 0.5))
+    file = faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, number)
+    file.cp.seed, file.cp.niter = 1, 10
+    file.cp.min_points_per_centroid, file.cp.max_points_per_centroid = 1, 64
+    file.train(points.numpy())
+    file.add(points.numpy())
+
+    def search(rows: Tensor) -> Tensor:
+        # faiss cannot leave a class out: as many more are looked for as a class has clusters.
+        near = torch.from_numpy(file.search(points[rows].numpy(), WANTED + PER_CLASS)[1])
+        other = (near >= 0) & (labels[near] != labels[rows, None])
+        first = (~other).to(torch.int8).argsort(dim=1, stable=True)[:, :WANTED]  # impostors first, in their order
+        return near.gather(1, first).masked_fill_(~other.gather(1, first), -1)
+
+    sample = sample_of(points)
+    true = index.nearest_impostors(WANTED, sample)
+    file.nprobe = 4
+    while file.nprobe < number and share(search(sample), true) < RECALL:
+        file.nprobe = min(number, file.nprobe * 3 // 2)
+    return search
+
+
+def _recall(index: ClusterIndex, table: Tensor, some: Tensor) -> float:
     """The share of the exact impostors of some clusters that the table (J, m) has."""
-    true = index.nearest_impostors(WANTED, some)
-    return float((table[some][:, :, None] == true[:, None]).any(dim=1).double().mean())
+    return share(table[some], index.nearest_impostors(WANTED, some))
+
+
+def share(found: Tensor, true: Tensor) -> float:
+    """The share of the true neighbours (n, m) that were found (n, m)."""
+    return float((found[:, :, None] == true[:, None]).any(dim=1).double().mean())
 
 
 if __name__ == "__main__":
