@@ -79,7 +79,7 @@ def test_the_lists_that_the_tree_is_judged_by_find_as_many(monkeypatch):
     index = impostors.centres("8 dimensions")
     some = torch.arange(0, 6000, 11)
     found = impostors.lists(index)(some)
-    assert impostors.share(found, index.nearest_impostors(impostors.WANTED, some)) >= 0.98
+    assert impostors.recall_of(found, index.nearest_impostors(impostors.WANTED, some)) >= 0.98
     assert (index.centre_labels[found] != index.centre_labels[some, None]).all()
 
 

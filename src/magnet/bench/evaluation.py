@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from magnet.bench.impostors import centres, examples, share
+from magnet.bench.impostors import centres, members_of, recall_of
 from magnet.bench.measurement import Measurement, Timed, added_memory, compare_times, duration, run_child, seconds
 from magnet.classify import NearestClusters, SoftNeighbours
 from magnet.evaluation.errors import retrieval
@@ -86,11 +86,11 @@ def _by_tree(kind: str, progress: Callable[[str], None]) -> list[Measurement]:
     """Time and recall of kNC by the tree, on examples that are no centres."""
     progress(f"kNC by the tree, {kind}")
     index = centres(kind)
-    q, variance = examples(kind, index, QUERIES)
+    q, variance = members_of(kind, index, QUERIES)
     exact, near = (NearestClusters(index, NEIGHBOURS, variance=variance, exact=e) for e in (True, False))
     timed = compare_times(lambda: near.predict(q), lambda: exact.predict(q), repeats=5)
     found, true = near.nearest(q)[1], exact.nearest(q)[1]
-    recall = [100 * share(f, t) for f, t in zip(found.split(len(q) // 5), true.split(len(q) // 5), strict=True)]
+    recall = [100 * recall_of(f, t) for f, t in zip(found.split(len(q) // 5), true.split(len(q) // 5), strict=True)]
     what = f"{QUERIES:,} queries: {len(index):,} centres x {index.centres.shape[1]}, {NEIGHBOURS} neighbours"
     return [
         timed.measurement(f"kNC, exact=False, {kind}: time", what, "exact", note="without making the tree"),

@@ -99,7 +99,7 @@ def centres(kind: str) -> ClusterIndex:
     return ClusterIndex(where, labels, torch.arange(CLUSTERS), torch.ones(()))
 
 
-def examples(kind: str, index: ClusterIndex, count: int) -> tuple[Tensor, float]:
+def members_of(kind: str, index: ClusterIndex, count: int) -> tuple[Tensor, float]:
     """Examples (count, d) of some clusters, around them as clusters are around their class; and their variance."""
     g = torch.Generator().manual_seed(2)
     own = index.centres[torch.randint(len(index), (count,), generator=g)]
@@ -176,17 +176,17 @@ def lists(index: ClusterIndex) -> Callable[[Tensor], Tensor]:
     sample = sample_of(points)
     true = index.nearest_impostors(WANTED, sample)
     file.nprobe = 4
-    while file.nprobe < number and share(search(sample), true) < RECALL:
+    while file.nprobe < number and recall_of(search(sample), true) < RECALL:
         file.nprobe = min(number, file.nprobe * 3 // 2)
     return search
 
 
 def _recall(index: ClusterIndex, table: Tensor, some: Tensor) -> float:
     """The share of the exact impostors of some clusters that the table (J, m) has."""
-    return share(table[some], index.nearest_impostors(WANTED, some))
+    return recall_of(table[some], index.nearest_impostors(WANTED, some))
 
 
-def share(found: Tensor, true: Tensor) -> float:
+def recall_of(found: Tensor, true: Tensor) -> float:
     """The share of the true neighbours (n, m) that were found (n, m)."""
     return float((found[:, :, None] == true[:, None]).any(dim=1).double().mean())
 
