@@ -261,12 +261,12 @@ def test_a_negative_number_of_impostors_is_named():
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"clusters_per_batch": 1}, "clusters_per_batch=1"),
-        ({"examples_per_cluster": 0}, "examples_per_cluster=0"),
+        ({"clusters_per_batch": 1}, "clusters_per_batch must be >= 2; found 1"),
+        ({"examples_per_cluster": 0}, "examples_per_cluster must be >= 1; found 0"),
         ({"rank": 2, "world_size": 2}, "rank=2, world_size=2"),
         ({"rank": -1}, "rank=-1"),
-        ({"batches": 0}, "batches=0"),
-        ({"delay": -1}, "delay=-1"),
+        ({"batches": 0}, "batches must be >= 1; found 0"),
+        ({"delay": -1}, "delay must be >= 0; found -1"),
     ],
     ids=str,
 )

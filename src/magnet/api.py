@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import torch
@@ -12,9 +12,12 @@ from magnet.data import Dataset, open_data
 from magnet.data.pairs import list_pairs
 from magnet.data.tables import list_frame
 from magnet.errors import UserError
+from magnet.files import as_path
+from magnet.neighbours import as_array
 from magnet.report.explorer.build import build_explorer
 from magnet.runs.evaluate import evaluate as measure
 from magnet.runs.run import Run
+from magnet.schema import checked
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
 from magnet.training.train import train as train_run
@@ -42,6 +45,7 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
     unknown = sorted(settings.keys() - {field.name for field in dataclasses.fields(TrainConfig)})
     if unknown:
         raise UserError(f"magnet.train() has no setting {unknown[0]!r}: see `magnet train --help`")
+    settings = {name: _setting(name, value) for name, value in settings.items()}
     known = {name: settings[name] for name in ("seed", "validation", "label", "judge") if name in settings}
     opened = _dataset(data, **known)
     spec = opened.spec if isinstance(data, Dataset) or not isinstance(data, str | Path) else str(data)
@@ -49,7 +53,7 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
     decisive = ("method", "backbone", "start", "freeze", "weights", "warm_start")
     decides = {name: given[name] for name in decisive if name in given}
     begin = TrainConfig(spec, preset=given.pop("preset"), **decides)
-    config = dataclasses.replace(with_preset(begin), **given, out=None if out is None else Path(out))
+    config = dataclasses.replace(with_preset(begin), **given, out=None if out is None else as_path(out))
     run = Run(train_run(config, data=opened, silent=silent), data=opened)
     if not isinstance(data, str | Path):  # cannot be opened again: cache now what classifying and searching need
         _ = run.embeddings, run.calibration
@@ -71,7 +75,7 @@ def evaluate(run: Run | str | Path, data: Any = None, part: str = "test") -> dic
     >>> found["n"], found["knc"]["error"], found["knn"]["error"]
     (18, 0.0, 0.0)
     """
-    opened = run if isinstance(run, Run) else Run(Path(run), need_data=data is None)
+    opened = run if isinstance(run, Run) else Run(run, need_data=data is None)
     if data is None or isinstance(data, str | Path):
         return measure(opened, None if data is None else str(data), part)
     return measure(opened, _dataset(data, seed=opened.config.seed, label=opened.config.label), part)
@@ -90,9 +94,15 @@ def explore(runs: Run | str | Path | Sequence[Run | str | Path], out: str | Path
     >>> explore(run, folder / "explore.html").name
     'explore.html'
     """
-    several = [runs] if isinstance(runs, Run | str | Path) else list(runs)
-    opened = [run if isinstance(run, Run) else Run(Path(run)) for run in several]
-    return build_explorer(opened, examples=10_000, seed=0, say=lambda what: lambda done, total: None).write(Path(out))
+    several: list[Any] = list(runs) if isinstance(runs, list | tuple) else [runs]
+    out, opened = as_path(out), [run if isinstance(run, Run) else Run(run) for run in several]
+    return build_explorer(opened, examples=10_000, seed=0, say=lambda what: lambda done, total: None).write(out)
+
+
+def _setting(name: str, value: Any) -> Any:
+    """A setting of the type that it should have."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    return checked(plain, get_type_hints(TrainConfig, include_extras=True)[name], f"the setting {name}")
 
 
 def _dataset(data: Any, *, seed: int = 0, validation: float = 0.0, label: str = "", judge: str = "") -> Dataset:
@@ -111,6 +121,7 @@ def _dataset(data: Any, *, seed: int = 0, validation: float = 0.0, label: str = 
             "labels, a torch data set of pairs, or a magnet.data.Dataset"
         )
     X, y = data
+    X, y = as_array(X, "X"), as_array(y, "y")
     names = {"feature_names": np.array([str(name) for name in X.columns])} if hasattr(X, "columns") else {}
     X = X if hasattr(X, "toarray") else np.asarray(X)  # a sparse matrix is refused by name later on
     return Dataset.from_arrays(X, np.asarray(y), seed=seed, validation=validation, **names)

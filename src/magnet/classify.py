@@ -14,12 +14,14 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from magnet.errors import RangeError
 from magnet.index import ClusterIndex
 from magnet.neighbours import (
     check_ids,
     check_positive,
     check_representations,
     check_variance,
+    check_whole,
     nearest,
     nearest_of_chunk,
     split_rows,
@@ -28,6 +30,7 @@ from magnet.tree import FEWEST, CentreTree, sample_of
 
 TALLY_ELEMENTS = 2**22  # votes for classes that are held at a time
 BESIDE = 8  # neighbouring centres, in whose directions examples are thought to lie
+SHARPEST = 1e30  # votes per squared distance that can be computed with in single precision
 STAYS_KNOWN = 0.99  # the share of known examples that the limit of novelty is not to refuse
 
 
@@ -65,10 +68,13 @@ class SoftNeighbours:
         scaling: float = 1.0,
     ) -> None:
         check_representations(representations, whole=True)
-        check_ids(labels, len(representations), "labels")
+        labels = check_ids(labels, len(representations), "labels")
         check_positive(neighbours, "neighbours")
+        neighbours = check_whole(neighbours, "neighbours", 1)
         check_positive(scaling, "scaling")
         check_variance(variance)
+        if variance is None:
+            raise TypeError("variance must be a number, the lengthscale of the votes; found None")
         self.references = representations if representations.dtype == torch.float64 else representations.float()
         self.classes, self._columns = torch.unique(labels, return_inverse=True)
         self.neighbours = min(neighbours, len(representations))
@@ -204,13 +210,14 @@ class NearestClusters(SoftNeighbours):
         weights: Tensor | None = None,
         exact: bool = True,
     ) -> None:
+        if not isinstance(index, ClusterIndex):
+            raise TypeError(f"index must be a ClusterIndex; found {type(index).__name__}")
         if variance is None:
             # Zero when each cluster is one point: the limit is a hard vote of the nearest cluster.
             variance = max(float(index.variance), torch.finfo(index.centres.dtype).tiny)
         super().__init__(index.centres, index.centre_labels, neighbours, variance=variance, scaling=scaling)
         if weights is not None:
-            if weights.shape != (len(index),) or not bool((weights > 0).all()):
-                raise ValueError(f"weights must be ({len(index)},) positive numbers; found {tuple(weights.shape)}")
+            _check_weights(weights, len(index), "weights")
             self._log_weights = weights.double().log()
         self.exact = exact
         self._grow()
@@ -262,8 +269,16 @@ class NearestClusters(SoftNeighbours):
             iterations: of L-BFGS, at most.
         """
         self._check(representations)
-        check_ids(labels, len(representations), "labels")
+        labels = check_ids(labels, len(representations), "labels")
         check_positive(pull, "pull")
+        iterations = check_whole(iterations, "iterations", 1)
+        if example_weights is not None:
+            _check_weights(example_weights, len(representations), "example_weights", least=0)
+        if not self.scaling / (2 * self.variance) * max(1.0, pull) < SHARPEST:
+            raise RangeError(
+                f"votes with a variance of {self.variance:.3g} and a scaling of {self.scaling:.3g} are those of the "
+                "nearest cluster alone: there is nothing to refine"
+            )
         columns = torch.searchsorted(self.classes, labels.to(self.classes.device)).clamp_max(len(self.classes) - 1)
         if not torch.equal(self.classes[columns], labels.to(self.classes.device)):
             raise ValueError("the labels hold a class that has no cluster in the index")
@@ -271,10 +286,11 @@ class NearestClusters(SoftNeighbours):
 
     def moved_to(self, centres: Tensor) -> Self:
         """The same classifier with its centres (J, d) at other places, such as refined ones that were saved."""
+        check_representations(centres, "centres")
         if centres.shape != self.references.shape:
             raise ValueError(f"centres must be {tuple(self.references.shape)}; found {tuple(centres.shape)}")
         other = copy(self)
-        other.references = centres
+        other.references = centres.to(self.references)
         other._grow()
         return other
 
@@ -307,6 +323,14 @@ class NearestClusters(SoftNeighbours):
         optimiser.step(objective)
         found = centres.detach() + middle
         return found if bool(found.isfinite().all()) else means
+
+
+def _check_weights(weights: Tensor, count: int, what: str, least: float = torch.finfo(torch.float32).tiny) -> None:
+    if not isinstance(weights, Tensor):
+        raise TypeError(f"{what} must be a torch.Tensor of shape ({count},); found {type(weights).__name__}")
+    whole = weights.shape == (count,) and weights.device.type != "meta" and weights.layout == torch.strided
+    if not whole or weights.is_complex() or not bool((weights >= least).all() and 0 < weights.sum() < torch.inf):
+        raise ValueError(f"{what} must be ({count},) positive numbers; found {tuple(weights.shape)}")
 
 
 def novelty(representations: Tensor, centres: Tensor, variance: float) -> Tensor:

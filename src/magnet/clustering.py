@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from magnet._kmeans import cluster_block
-from magnet.neighbours import check_ids, check_positive, check_representations
+from magnet.neighbours import check_ids, check_positive, check_representations, check_whole
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -26,6 +26,7 @@ ClustersPerClass = int | Sequence[int] | Mapping[int, int]
 BLOCK_ELEMENTS = 2**20  # numbers in a padded block: 4 MB of float32
 FEW = 8  # blocks; where there would be fewer, smaller ones are made, so that several threads end at about the same time
 SORTED = 2**18  # ids that are sorted at a time
+MOST_RESTARTS = 10_000
 PADDING = 1.5  # how much larger the largest class of a block may be than its smallest
 
 # The constants of splitmix64, as signed numbers.
@@ -74,8 +75,11 @@ def kmeans_per_class(
         tensor([0, 0, 1, 2, 3])
     """
     check_representations(representations, whole=True)
-    check_ids(labels, len(representations), "labels")
-    check_positive(restarts, "restarts")
+    labels = check_ids(labels, len(representations), "labels")
+    check_positive(restarts, "restarts", MOST_RESTARTS)
+    restarts = check_whole(restarts, "restarts", 1)
+    max_iterations = check_whole(max_iterations, "max_iterations", 0)
+    seed = check_whole(seed, "seed", -(2**63), 2**63 - 1)
     x = representations.detach()
     x = x if x.dtype in (torch.float32, torch.float64) else x.float()
     with threads(1) as total, torch.autocast(x.device.type, enabled=False):
@@ -183,7 +187,7 @@ def _wanted(clusters_per_class: ClustersPerClass, classes: Tensor) -> Tensor:
     wrong = [k for k in wanted if isinstance(k, bool) or not isinstance(k, Integral) or k < 1]
     if wrong:
         raise ValueError(f"clusters_per_class must be whole numbers >= 1; found {wrong[0]!r}")
-    return torch.tensor([int(k) for k in wanted]).expand(len(classes))
+    return torch.tensor([min(int(k), 2**31) for k in wanted]).expand(len(classes))
 
 
 def _streams(seed: int, labels: Tensor, restarts: int) -> Tensor:

@@ -29,6 +29,13 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 SHUT = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
+def as_path(path: Any) -> Path:
+    """A path that is given as text or as a path; raises where it is neither."""
+    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
+        raise TypeError(f"a file or folder must be given as text or as a path; found {path!r:.60}")
+    return Path(path)
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give an empty file beside ``path`` to write to; it takes the place of ``path`` once the block has ended well.

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from magnet.clustering import ClustersPerClass, KMeansResult, kmeans_per_class, order_by_group
 from magnet.errors import UserError
-from magnet.neighbours import check_ids, check_representations, nearest, nearest_of_chunk, split_rows
+from magnet.neighbours import (
+    check_ids,
+    check_number,
+    check_representations,
+    check_whole,
+    nearest,
+    nearest_of_chunk,
+    split_rows,
+)
 from magnet.tensors import Stored, check_layout, read_tensors, write_tensors
 from magnet.tree import FEWEST, CentreTree, sample_of
 
@@ -51,12 +59,11 @@ class ClusterIndex:
         iterations: int = 0,
     ) -> None:
         check_representations(centres, "centres")
-        check_ids(centre_labels, len(centres), "centre_labels", "centres")
-        check_ids(assignments, len(assignments), "assignments", "examples")
         self.centres = centres
-        self.centre_labels = centre_labels
-        self.assignments = assignments
-        self.variance = torch.as_tensor(variance, dtype=centres.dtype, device=centres.device)
+        self.centre_labels = check_ids(centre_labels, len(centres), "centre_labels", "centres")
+        self.assignments = assignments = check_ids(assignments, None, "assignments", "examples")
+        check_number(variance, "variance", 0, 1e300)
+        self.variance = torch.as_tensor(variance, dtype=centres.dtype, device=centres.device).reshape(())
         self.iterations = iterations
         self.sizes = _sizes(assignments, len(centres))
         self.order = order_by_group(assignments, self.sizes)
@@ -84,7 +91,7 @@ class ClusterIndex:
             max_iterations: of Lloyd's algorithm.
         """
         check_representations(representations, finite=False)  # K-means looks at the entries
-        check_ids(labels, len(representations), "labels")
+        labels = check_ids(labels, len(representations), "labels")
         if bool((labels == labels[0]).all()):
             raise ValueError(
                 f"the labels hold one class only ({int(labels[0])}); an index needs two or more, "
@@ -163,7 +170,15 @@ class ClusterIndex:
             (tensor([1.0000, 9.5000, 5.0000]), tensor([0, 1, 7]))
         """
         check_representations(representations)
-        check_ids(labels, len(representations), "labels")
+        if representations.shape[1] != self.centres.shape[1]:
+            raise ValueError(
+                f"representations have {representations.shape[1]} dimensions; the index has {self.centres.shape[1]}"
+            )
+        labels = check_ids(labels, len(representations), "labels").long()
+        reach = check_number(reach, "reach", 0)
+        clusters_per_class = check_whole(clusters_per_class, "clusters_per_class", 1)
+        examples_per_cluster = check_whole(examples_per_cluster, "examples_per_cluster", 1)
+        representations = representations.to(self.centres)
         squares = representations.new_full((len(labels),), torch.inf)  # to the nearest centre of the own class
         place = torch.zeros_like(labels)
         for c in labels.unique():
@@ -232,9 +247,15 @@ class ClusterIndex:
             exact: False finds nearly all of them (99 %) in a fraction of the time where there are tens of thousands of
                 clusters with enough structure for that (`magnet.tree`); the same every time.
         """
-        if m < 0:
-            raise ValueError(f"m must be >= 0; found {m}")
-        wanted = torch.arange(len(self), device=self.centres.device) if clusters is None else clusters
+        m = check_whole(m, "m", 0, 10**6)
+        if clusters is None:
+            wanted = torch.arange(len(self), device=self.centres.device)
+        else:
+            wanted = check_ids(clusters, None, "clusters", "answers").long()
+            if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < len(self):
+                raise IndexError(
+                    f"clusters must lie in 0..{len(self) - 1}; found {int(wanted.min())}..{int(wanted.max())}"
+                )
         table = wanted.new_full((len(wanted), m), -1)
         if m == 0 or len(wanted) == 0:
             return table
@@ -292,7 +313,7 @@ class ClusterIndex:
             raise UserError(f"{path} cannot be used as an index ({error})") from error
 
     def _check_cluster(self, j: int) -> None:
-        if not 0 <= j < len(self):
+        if not 0 <= check_whole(j, "cluster", -(2**62)) < len(self):
             raise IndexError(f"cluster {j} is not in 0..{len(self) - 1}")
 
 

@@ -4,7 +4,10 @@ Here too: the checks of representations and ids that the core functions are give
 what was expected.
 """
 
+import operator
 from collections.abc import Iterator
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +21,9 @@ BLURRED = 2**14
 # The largest entry of representations lies between these, so that neither squares and their sums nor the variance of
 # clusters 10,000 times narrower overflow or vanish. All computations are in one of these two types.
 SIZES = {torch.float32: (1e-12, 1e15), torch.float64: (1e-100, 1e120)}
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+LARGEST = 1e12  # of a factor: products with distances stay within single precision
 
 
 def squared_distances(a: Tensor, b: Tensor | None = None) -> Tensor:
@@ -188,40 +194,121 @@ def check_representations(
     """
     if not isinstance(representations, Tensor):
         raise TypeError(f"{what} must be a torch.Tensor of shape (n, d); found {type(representations).__name__}")
+    _check_held(representations, what)
     if representations.ndim != 2 or 0 in representations.shape:
         raise ValueError(f"{what} must have shape (n, d) with n, d >= 1; found {tuple(representations.shape)}")
-    if not representations.is_floating_point():
+    if representations.dtype not in FLOATS:
         raise TypeError(f"{what} must be floating point; found {representations.dtype}: convert with .float()")
     if finite:
         _check_entries(representations, what, whole)
 
 
-def check_ids(ids: Tensor, length: int, what: str, per: str = "representations") -> None:
-    """Raise unless ``ids`` is an integer vector of ``length`` entries (labels, clusters, neighbourhoods)."""
+def check_ids(ids: Tensor, length: int | None, what: str, per: str = "representations") -> Tensor:
+    """Integers (n,) (labels, clusters, neighbourhoods), one for each of ``length`` things; raises where they are not.
+
+    Those of less than four bytes come back as int64: torch takes an index of uint8 for a mask.
+    """
     if not isinstance(ids, Tensor):
         raise TypeError(f"{what} must be a torch.Tensor of integers; found {type(ids).__name__}")
-    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+    _check_held(ids, what)
+    if ids.dtype not in WHOLE:
         raise TypeError(f"{what} must be integers; found {ids.dtype}: map your labels to ids 0..C-1 first")
-    if ids.ndim != 1 or len(ids) != length:
-        raise ValueError(f"{what} must have shape ({length},), one for each of the {per}; found {tuple(ids.shape)}")
+    if ids.ndim != 1 or len(ids) != (len(ids) if length is None else length):
+        size = "n" if length is None else length
+        raise ValueError(f"{what} must have shape ({size},), one for each of the {per}; found {tuple(ids.shape)}")
+    return ids if ids.dtype in WHOLE[3:] else ids.long()
+
+
+def _check_held(tensor: Tensor, what: str) -> None:
+    """Raise unless the tensor has its numbers, each in a place of its own shape."""
+    if tensor.is_nested or tensor.layout != torch.strided:
+        kind = "a nested tensor" if tensor.is_nested else str(tensor.layout)
+        raise TypeError(f"{what} must be dense; found {kind}: convert with .to_dense()")
+    if tensor.device.type == "meta":
+        raise ValueError(f"{what} must hold numbers; found a tensor on the meta device, which has none")
+
+
+def as_array(values: Any, what: str) -> Any:
+    """A tensor as an array, without its gradient; anything else as it is. Raises where the tensor holds no numbers."""
+    if not isinstance(values, Tensor):
+        return values
+    _check_held(values, what)
+    values = values.detach().cpu()
+    if values.dtype in FLOATS + WHOLE or values.dtype == torch.bool:
+        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    raise TypeError(f"{what} must be numbers; found a tensor of {values.dtype}")
 
 
 def check_variance(variance: Tensor | float | None) -> None:
     """Raise unless ``variance`` is None or one positive number."""
     if variance is None:
         return
-    if isinstance(variance, Tensor) and variance.numel() != 1:
-        raise ValueError(f"variance must be one number; found a tensor of shape {tuple(variance.shape)}")
+    if isinstance(variance, Tensor):
+        _check_held(variance, "variance")
+        if variance.numel() != 1:
+            raise ValueError(f"variance must be one number; found a tensor of shape {tuple(variance.shape)}")
+        if variance.dtype not in FLOATS + WHOLE:
+            raise TypeError(f"variance must be a number; found {variance.dtype}")
     if reads_are_free(variance):
-        value = variance.item() if isinstance(variance, Tensor) else variance
-        if not value > 0:
-            raise ValueError(f"variance must be positive; found {value}")
+        check_positive(variance, "variance", 1e300)
 
 
-def check_positive(value: float, what: str) -> None:
-    """Raise unless ``value`` > 0."""
-    if not value > 0:
+def check_positive(value: Tensor | float, what: str, most: float = LARGEST) -> None:
+    """Raise unless ``value`` is one number > 0, and not above ``most``."""
+    found = check_number(value, what)
+    if not found > 0:
         raise ValueError(f"{what} must be positive; found {value}")
+    if found > most:
+        raise ValueError(f"{what} must be positive and at most {most:g}; found {value}")
+
+
+def check_number(value: Any, what: str, least: float = -torch.inf, most: float = torch.inf) -> float:
+    """One real number from ``least`` to ``most`` as a float; raises where it is none. Without bounds it may be NaN."""
+    if isinstance(value, Tensor) and value.numel() == 1 and value.device.type != "meta" and not value.is_complex():
+        value = value.item()
+    if not isinstance(value, (float, int, Real)):
+        raise TypeError(f"{what} must be a number; found {_shown(value)}")
+    try:
+        found = float(value)
+    except OverflowError:  # a whole number of more than 300 digits
+        found = -torch.inf if operator.lt(value, 0) else torch.inf
+    if (least > -torch.inf or most < torch.inf) and not least <= found <= most:
+        bounds = f">= {least:g}" if most == torch.inf else f"between {least:g} and {most:g}"
+        raise ValueError(f"{what} must be {bounds}; found {_shown(value)}")
+    return found
+
+
+def check_whole(value: Any, what: str, least: int, most: int = 2**62) -> int:
+    """One whole number from ``least`` to ``most``; raises where it is none.
+
+    >>> check_whole(2.5, "clusters_per_batch", 2)
+    Traceback (most recent call last):
+    TypeError: clusters_per_batch must be a whole number; found 2.5
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        found = operator.index(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{what} must be a whole number; found {_shown(value)}") from None
+    if found < least:
+        raise ValueError(f"{what} must be >= {least}; found {_shown(found)}")
+    if found > most:
+        raise ValueError(f"{what} must be <= {most}; found {_shown(found)}")
+    return found
+
+
+def _shown(value: Any) -> str:
+    """A value as a message shows it: numbers and text as they are, in one short line, all else by its type."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)} and type {value.dtype}"
+    if not isinstance(value, str | int | float | complex | None):
+        return type(value).__name__
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no whole number of more than 4,300 digits
+        return "a very large number"
+    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def reads_are_free(value: Tensor | float) -> bool:

@@ -27,12 +27,16 @@ import torch
 from torch import Tensor, nn
 
 from magnet._gradient import Constants, Membership, Number, Parts, gradient, number
+from magnet.errors import RangeError
 from magnet.neighbours import (
+    LARGEST,
     SIZES,
     check_ids,
+    check_number,
     check_positive,
     check_representations,
     check_variance,
+    check_whole,
     reads_are_free,
     squared_distances,
 )
@@ -99,11 +103,15 @@ def magnet_loss(
         >>> magnet_loss(r, clusters, labels=clusters).variance
         tensor(0.3333)
     """
-    _check_shapes(representations, clusters, labels, neighbourhoods)
-    _check_options(scaling, own_mean, variance)
+    check_representations(representations, finite=False)
+    clusters = check_ids(clusters, len(representations), "clusters")
+    labels = check_ids(labels, len(representations), "labels")
+    if neighbourhoods is not None:
+        neighbourhoods = check_ids(neighbourhoods, len(representations), "neighbourhoods")
+    _check_options(alpha, scaling, own_mean, variance)
     r = _at_least_float32(representations)
     if variance is not None:
-        variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
+        variance = _as_variance(variance, r)
     batch = membership(clusters, labels, neighbourhoods, r.dtype)
     options = Constants(alpha, scaling, own_mean == "leave-one-out")
     with _full_precision(r):
@@ -116,6 +124,7 @@ def magnet_loss(
         used = output.variance.item()
         if not (math.isfinite(output.loss.item()) and SIZES[r.dtype][0] ** 2 < used < math.inf):
             check_representations(representations, whole=True)
+            _check_finite(output)
     return output if variance is None else output._replace(variance=variance)
 
 
@@ -152,9 +161,12 @@ def magnet_objective(
         tensor(0.1250)
     """
     check_representations(representations, whole=True)
-    check_ids(assignments, len(representations), "assignments")
-    check_ids(centre_labels, len(centre_labels), "centre_labels", "centres")
-    _check_options(scaling, "batch", variance)
+    assignments = check_ids(assignments, len(representations), "assignments")
+    if centres is not None:
+        check_representations(centres, "centres")
+    centre_labels = check_ids(centre_labels, None if centres is None else len(centres), "centre_labels", "centres")
+    _check_options(alpha, scaling, "batch", variance)
+    chunk = check_whole(chunk, "chunk", 1)
     r = _at_least_float32(representations)
     count = len(centre_labels)
     if reads_are_free(assignments) and not 0 <= int(assignments.min()) <= int(assignments.max()) < count:
@@ -183,7 +195,7 @@ def magnet_objective(
             variance = torch.maximum(
                 own.sum() / max(len(r) - 1, 1), _rounding_level(r.detach().square().sum(dim=1).mean(), r.dtype)
             )
-        variance = torch.as_tensor(variance, dtype=r.dtype, device=r.device)
+        variance = _as_variance(variance, r)
         per_example = torch.cat(
             [
                 _hinge(
@@ -195,7 +207,10 @@ def magnet_objective(
                 for rows in torch.arange(len(r), device=r.device).split(chunk)
             ]
         )
-        return MagnetOutput(per_example.mean(), per_example, variance)
+        output = MagnetOutput(per_example.mean(), per_example, variance)
+    if reads_are_free(r):
+        _check_finite(output)
+    return output
 
 
 def terms(r: Tensor, batch: Membership, options: Constants, variance: Tensor | None, *, floats: bool = False) -> Parts:
@@ -247,14 +262,24 @@ class MagnetLoss(nn.Module):
         self, alpha: float = 1.0, scaling: float = 1.0, own_mean: OwnMean = "batch", *, decay: float = 0.99
     ) -> None:
         super().__init__()
-        _check_options(scaling, own_mean, None)
-        if not 0 <= decay < 1:
+        _check_options(alpha, scaling, own_mean, None)
+        if not 0 <= check_number(decay, "decay") < 1:
             raise ValueError(f"decay must be in [0, 1); found {decay}")
         self.alpha, self.scaling, self.own_mean, self.decay = alpha, scaling, own_mean, decay
         self.average: Tensor
         self.weight: Tensor
         self.register_buffer("average", torch.zeros(()))
         self.register_buffer("weight", torch.zeros(()))
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        """As torch's, which collects in its last argument what is wrong."""
+        for name in ("average", "weight"):
+            value = state_dict.get(prefix + name)
+            if isinstance(value, Tensor) and not (
+                value.device.type == "meta" or bool((value.isfinite() & (value >= 0)).all())
+            ):
+                rest[-1].append(f"{prefix}{name} must be finite and >= 0; found {value}")
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @property
     def variance(self) -> Tensor | None:
@@ -371,19 +396,29 @@ def _span(ids: Tensor) -> str:
     return f"{int(ids.min())}..{int(ids.max())}"
 
 
-def _check_options(scaling: float, own_mean: str, variance: Tensor | float | None) -> None:
+def _as_variance(variance: Tensor | float, r: Tensor) -> Tensor:
+    """A variance that was given, () of the type of r."""
+    found = torch.as_tensor(variance, dtype=r.dtype, device=r.device).reshape(())
+    if reads_are_free(found) and not 0 < found.item() < math.inf:
+        raise ValueError(f"variance must be positive and finite as {r.dtype}; found {float(variance):.3g}")
+    return found
+
+
+def _check_finite(output: MagnetOutput) -> None:
+    """Raise where the losses of finite representations are not finite: a variance was given that is too small."""
+    if not math.isfinite(output.loss.item()):
+        raise RangeError(
+            f"squared distances over a variance of {output.variance.item():.3g} overflow, and the loss is "
+            f"{output.loss.item()}: give a variance of the size of the squared distances, or a smaller scaling"
+        )
+
+
+def _check_options(alpha: float, scaling: float, own_mean: str, variance: Tensor | float | None) -> None:
+    check_number(alpha, "alpha", -LARGEST, LARGEST)
     check_positive(scaling, "scaling")
     check_variance(variance)
-    if own_mean not in ("batch", "leave-one-out"):
+    if not isinstance(own_mean, str) or own_mean not in ("batch", "leave-one-out"):
         raise ValueError(f'own_mean must be "batch" or "leave-one-out"; found {own_mean!r}')
-
-
-def _check_shapes(representations: Tensor, clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None) -> None:
-    check_representations(representations, finite=False)
-    check_ids(clusters, len(representations), "clusters")
-    check_ids(labels, len(representations), "labels")
-    if neighbourhoods is not None:
-        check_ids(neighbourhoods, len(representations), "neighbourhoods")
 
 
 def membership(clusters: Tensor, labels: Tensor, neighbourhoods: Tensor | None, dtype: torch.dtype) -> Membership:

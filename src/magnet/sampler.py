@@ -5,15 +5,17 @@ import random
 import warnings
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
 from magnet.index import ClusterIndex
+from magnet.neighbours import check_ids, check_number, check_representations, check_whole
+from magnet.tensors import check_layout
 
 # Losses are summed as whole multiples of this: sums of integers are exact, so they do not drift over millions of
 # updates, and a restored sampler has the very weights of the one that was saved.
@@ -21,7 +23,13 @@ UNIT = 2.0**-20
 NEVER_SEEN = -1
 LARGEST_LOSS = 2.0**31
 REMEMBERED = 1024  # batches in flight whose clusters are kept for a loop that never reports losses
+MOST_EXAMPLES = 2**24  # of a batch
 STILL_NEW = 2**62  # a batch number that never comes
+# What a state has, beside three numbers.
+STATE = {
+    "losses": "int N", "new": "bool J", "waiting_numbers": "int u", "waiting_sizes": "int u",
+    "waiting_examples": "int e", "waiting_losses": "int e",
+}  # fmt: skip
 
 
 @dataclass
@@ -93,15 +101,21 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         delay: int = 8,
         exact_impostors: bool = True,
     ) -> None:
-        if clusters_per_batch < 2 or examples_per_cluster < 1:
+        if not isinstance(index, ClusterIndex):
+            raise TypeError(f"index must be a ClusterIndex; found {type(index).__name__}")
+        clusters_per_batch = check_whole(clusters_per_batch, "clusters_per_batch", 2)
+        examples_per_cluster = check_whole(examples_per_cluster, "examples_per_cluster", 1)
+        drawn = min(clusters_per_batch, len(index)) * examples_per_cluster
+        if drawn > MOST_EXAMPLES:
             raise ValueError(
-                "a neighbourhood has at least 2 clusters of at least 1 example; found "
+                f"a batch has at most {MOST_EXAMPLES:,} examples, or it fills the memory; found {drawn:,}: "
                 f"clusters_per_batch={clusters_per_batch}, examples_per_cluster={examples_per_cluster}"
             )
+        rank, world_size = check_whole(rank, "rank", -(2**31)), check_whole(world_size, "world_size", 1, 2**20)
         if not 0 <= rank < world_size:
             raise ValueError(f"rank must be in 0..world_size-1; found rank={rank}, world_size={world_size}")
-        if delay < 0 or (batches is not None and batches < 1):
-            raise ValueError(f"delay must be >= 0 and batches >= 1; found delay={delay}, batches={batches}")
+        batches = None if batches is None else check_whole(batches, "batches", 1)
+        delay, seed = check_whole(delay, "delay", 0), check_whole(seed, "seed", -(2**63), 2**63 - 1)
         self.clusters_per_batch, self.examples_per_cluster = clusters_per_batch, examples_per_cluster
         self.batches, self.seed, self.rank, self.world_size = batches, seed, rank, world_size
         self.delay, self.exact_impostors = delay, exact_impostors
@@ -146,7 +160,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         they use up no batch, whichever examples are among them.
         """
         examples = _as_list(indices)
-        values = losses.flatten().tolist() if isinstance(losses, Tensor) else [float(x) for x in losses]
+        values = _as_losses(losses)
         self._check_update(examples, values)
         own = next((batch for batch in self._in_flight if _reports(examples, batch)), None)
         if own is not None:
@@ -177,7 +191,9 @@ class NeighbourhoodSampler(Sampler[list[int]]):
         self._look_at_index()
         self._sizes: list[int] = index.sizes.tolist()
         self._starts: list[int] = (index.sizes.cumsum(0) - index.sizes).tolist()
-        self._impostors = index.nearest_impostors(self.clusters_per_batch - 1, exact=self.exact_impostors).cpu()
+        self._impostors = index.nearest_impostors(
+            min(self.clusters_per_batch, len(index)) - 1, exact=self.exact_impostors
+        ).cpu()
         self._weigh(torch.bincount(self._seen()[0], minlength=len(index)) == 0)
 
     def _look_at_index(self) -> None:
@@ -217,6 +233,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken; the sampler must have been made with the same index."""
+        self._check_state(state)
         if len(state["losses"]) != len(self._losses) or len(state["new"]) != len(self._new_until):
             raise ValueError(
                 f"the state is of {len(state['losses'])} examples in {len(state['new'])} clusters; "
@@ -366,6 +383,31 @@ class NeighbourhoodSampler(Sampler[list[int]]):
                 stacklevel=3,
             )
 
+    def _check_state(self, state: dict[str, Any]) -> None:
+        """Raise unless this is a state that `state_dict` can have given."""
+        if not isinstance(state, Mapping):
+            raise TypeError(f"the state must be what state_dict gave; found {type(state).__name__}")
+        numbers = {name: state[name] for name in ("position", "in_pass", "seed") if name in state}
+        check_layout({k: v for k, v in state.items() if k not in numbers}, STATE, "the state of the sampler")
+        for name, least in (("position", 0), ("in_pass", 0), ("seed", -(2**63))):
+            if name not in state:
+                raise ValueError(f"the state of the sampler lacks {name!r}")
+            check_whole(state[name], name, least, 2**63 - 1)
+        sizes, waiting = state["waiting_sizes"], state["waiting_examples"]
+        if len(sizes) and (int(sizes.min()) < 0 or int(sizes.max()) > len(waiting)):
+            raise ValueError(f"the state of the sampler has waiting_sizes {int(sizes.min())}..{int(sizes.max())}")
+        if int(sizes.sum()) != len(waiting) or int(state["in_pass"]) > int(state["position"]):
+            raise ValueError("the state of the sampler does not fit itself: it was not given by state_dict")
+        last = len(self._losses) - 1
+        if len(waiting) and not 0 <= int(waiting.min()) <= int(waiting.max()) <= last:
+            raise ValueError(
+                f"the state of the sampler has examples {int(waiting.min())}..{int(waiting.max())} of 0..{last}"
+            )
+        for name, least in (("losses", NEVER_SEEN), ("waiting_losses", 0)):
+            values, most = state[name], round(LARGEST_LOSS / UNIT)
+            if len(values) and not least <= int(values.min()) <= int(values.max()) <= most:
+                raise ValueError(f"the state of the sampler has {name} of {int(values.min())}..{int(values.max())}")
+
     def _check_update(self, examples: list[int], values: list[float]) -> None:
         if len(examples) != len(values):
             raise ValueError(f"found {len(examples)} indices and {len(values)} losses; expected one loss for each")
@@ -403,7 +445,20 @@ def _means(examples: list[int], values: list[float]) -> tuple[list[int], list[fl
 
 
 def _as_list(indices: Tensor | Sequence[int]) -> list[int]:
-    return indices.tolist() if isinstance(indices, Tensor) else [int(i) for i in indices]
+    if isinstance(indices, Tensor):
+        return cast(list[int], check_ids(indices, None, "indices", "losses").tolist())
+    if isinstance(indices, str | bytes | Mapping) or not isinstance(indices, Iterable):
+        raise TypeError(f"indices must be integers (n,); found {type(indices).__name__}")
+    return [check_whole(i, "an index", -(2**62)) for i in indices]
+
+
+def _as_losses(losses: Tensor | Sequence[float]) -> list[float]:
+    if isinstance(losses, Tensor):
+        check_representations(losses.reshape(-1, 1) if losses.numel() else torch.zeros(1, 1), "losses", finite=False)
+        return cast(list[float], losses.flatten().tolist())
+    if isinstance(losses, str | bytes | Mapping) or not isinstance(losses, Iterable):
+        raise TypeError(f"losses must be numbers (n,); found {type(losses).__name__}")
+    return [check_number(x, "a loss") for x in losses]
 
 
 def _numbers(values: Tensor) -> "array[int]":

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from magnet.errors import UserError
+from magnet.neighbours import check_whole
 from magnet.votes import CLUSTERS, Calibrated, Folds, cluster
 
 WIDE = 2048  # more features than this are first reduced to NARROW principal components
@@ -274,7 +275,7 @@ def order_directions(representations: Tensor, labels: Tensor, weights: Tensor | 
 def first_directions(dims: int, representations: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
     """The first ``dims`` rows (dims, k) of `order_directions`, float32, for shorter representations of a model."""
     width = representations.shape[1]
-    if not 1 <= dims <= width:
+    if not 1 <= check_whole(dims, "dims", -(2**62)) <= width:
         raise UserError(f"the representation has {width} dimensions: --dims must be 1 to {width}; found {dims}")
     order: Tensor = order_directions(representations.double(), labels, weights)
     return order[:dims].float()

@@ -282,7 +282,7 @@ def hold_out(
     """
     if fraction == 0:
         return None
-    period = max(2, round(1 / fraction))
+    period = max(2, round(min(1 / fraction, len(examples.labels) + 1)))
     fold = stratified_folds(examples.labels, period, seed)
     count = folds_for(len(fold), fraction, enough)
     if int(((fold >= 0) & (fold < count)).sum()) < LEAST_HELD_OUT:
@@ -294,7 +294,7 @@ def hold_out(
 
 def folds_for(examples: int, fraction: float, enough: int) -> int:
     """How many folds of about ``fraction`` of the examples make ``enough`` held-out ones; at most three."""
-    period = max(2, round(1 / fraction))
+    period = max(2, round(min(1 / fraction, examples + 1)))
     return min(period, MOST_FOLDS, math.ceil(enough * period / examples))
 
 

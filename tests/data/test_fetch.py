@@ -2,7 +2,6 @@ import functools
 import hashlib
 import http.server
 import io
-import logging
 import tarfile
 import threading
 
@@ -23,8 +22,8 @@ def tar(path, files, mode="w:gz"):
     return path
 
 
-def md5(path):
-    return "md5:" + hashlib.md5(path.read_bytes()).hexdigest()
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.fixture
@@ -54,8 +53,8 @@ def test_archives_are_downloaded_checked_and_unpacked_and_plain_files_laid_besid
     images = tar(site / "images.tar.gz", {"images/a.txt": b"a"})
     (site / "list.mat").write_bytes(b"list")
     sources = registry(
-        Archive((f"{address}/images.tar.gz",), md5(images), ("images",)),
-        Archive((f"{address}/list.mat?download=1",), md5(site / "list.mat"), ("list.mat",)),
+        Archive((f"{address}/images.tar.gz",), sha256(images), ("images",)),
+        Archive((f"{address}/list.mat?download=1",), sha256(site / "list.mat"), ("list.mat",)),
     )
     folder = fetch("toy", tmp_path / "to", sources=sources)
     assert (folder / "images" / "a.txt").read_bytes() == b"a"
@@ -66,7 +65,7 @@ def test_progress_is_told_until_the_end(server, tmp_path):
     site, address, _ = server
     (site / "list.mat").write_bytes(bytes(50_000))
     told = []
-    sources = registry(Archive((f"{address}/list.mat",), md5(site / "list.mat"), ("list.mat",)))
+    sources = registry(Archive((f"{address}/list.mat",), sha256(site / "list.mat"), ("list.mat",)))
     fetch("toy", tmp_path / "to", lambda *state: told.append(state), sources=sources)
     assert told[-1] == ("list.mat", 50_000, 50_000)
     assert all(done <= total for _, done, total in told)
@@ -75,7 +74,7 @@ def test_progress_is_told_until_the_end(server, tmp_path):
 def test_what_is_there_is_not_downloaded_again(server, tmp_path):
     site, address, requested = server
     (site / "list.mat").write_bytes(b"list")
-    sources = registry(Archive((f"{address}/list.mat",), md5(site / "list.mat"), ("list.mat",)))
+    sources = registry(Archive((f"{address}/list.mat",), sha256(site / "list.mat"), ("list.mat",)))
     for _ in range(2):
         fetch("toy", tmp_path / "to", sources=sources)
     assert len(requested) == 1
@@ -84,7 +83,7 @@ def test_what_is_there_is_not_downloaded_again(server, tmp_path):
 def test_a_wrong_checksum_is_refused_and_nothing_unpacked(server, tmp_path):
     site, address, _ = server
     tar(site / "images.tar.gz", {"images/a.txt": b"a"})
-    sources = registry(Archive((f"{address}/images.tar.gz",), "md5:" + "0" * 32, ("images",)))
+    sources = registry(Archive((f"{address}/images.tar.gz",), "0" * 64, ("images",)))
     with pytest.raises(UserError, match="not the official file"):
         fetch("toy", tmp_path / "to", sources=sources)
     assert not (tmp_path / "to" / "images").exists()
@@ -94,7 +93,7 @@ def test_the_second_address_is_tried_when_the_first_fails(server, tmp_path):
     site, address, _ = server
     (site / "list.mat").write_bytes(b"list")
     urls = (f"{address}/gone/list.mat", f"{address}/list.mat")
-    fetch("toy", tmp_path / "to", sources=registry(Archive(urls, md5(site / "list.mat"), ("list.mat",))))
+    fetch("toy", tmp_path / "to", sources=registry(Archive(urls, sha256(site / "list.mat"), ("list.mat",))))
     assert (tmp_path / "to" / "list.mat").exists()
 
 
@@ -102,24 +101,34 @@ def test_a_failed_download_names_every_address(server, tmp_path):
     _, address, _ = server
     urls = (f"{address}/a/list.mat", f"{address}/b/list.mat")
     with pytest.raises(UserError, match=r"(?s)a/list\.mat.*b/list\.mat"):
-        fetch("toy", tmp_path / "to", sources=registry(Archive(urls, None, ("list.mat",))))
+        fetch("toy", tmp_path / "to", sources=registry(Archive(urls, "0" * 64, ("list.mat",))))
 
 
 def test_an_archive_cannot_write_outside_the_folder(server, tmp_path):
     site, address, _ = server
     evil = tar(site / "images.tar", {"../../escaped.txt": b"x"}, "w")
-    sources = registry(Archive((f"{address}/images.tar",), md5(evil), ("images",)))
+    sources = registry(Archive((f"{address}/images.tar",), sha256(evil), ("images",)))
     with pytest.raises(UserError, match="cannot be unpacked"):
         fetch("toy", tmp_path / "a" / "to", sources=sources)
     assert not list(tmp_path.rglob("escaped.txt"))
 
 
-def test_a_file_without_a_known_checksum_is_announced(server, tmp_path, caplog):
+def test_an_archive_with_links_is_refused(server, tmp_path):
     site, address, _ = server
-    (site / "list.mat").write_bytes(b"list")
-    with caplog.at_level(logging.WARNING, logger="magnet"):
-        fetch("toy", tmp_path / "to", sources=registry(Archive((f"{address}/list.mat",), None, ("list.mat",))))
-    assert "cannot be verified" in caplog.text
+    with tarfile.open(site / "images.tar", "w") as archive:
+        member = tarfile.TarInfo("images")
+        member.type, member.linkname = tarfile.SYMTYPE, "elsewhere"
+        archive.addfile(member)
+    sources = registry(Archive((f"{address}/images.tar",), sha256(site / "images.tar"), ("images",)))
+    with pytest.raises(UserError, match="'images' is neither a file nor a folder"):
+        fetch("toy", tmp_path / "to", sources=sources)
+    assert not (tmp_path / "to" / "images").is_symlink()
+
+
+def test_an_address_without_https_is_not_asked(tmp_path):
+    sources = registry(Archive(("http://example.org/list.mat",), "0" * 64, ("list.mat",)))
+    with pytest.raises(UserError, match=r"example\.org/list\.mat: not https"):
+        fetch("toy", tmp_path / "to", sources=sources)
 
 
 def test_what_cannot_be_fetched_says_where_to_ask(tmp_path):
@@ -131,8 +140,8 @@ def test_what_cannot_be_fetched_says_where_to_ask(tmp_path):
         fetch("puppies", tmp_path)
 
 
-def test_every_official_file_has_a_checksum():
+def test_every_official_file_has_a_sha256_and_is_fetched_by_https():
     for source in SOURCES.values():
         for archive in source.archives:
-            algorithm, _, digest = archive.known_hash.partition(":")
-            assert len(bytes.fromhex(digest)) == {"md5": 16, "sha256": 32}[algorithm]
+            assert len(bytes.fromhex(archive.sha256)) == 32
+            assert all(url.startswith("https://") for url in archive.urls)

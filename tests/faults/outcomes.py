@@ -73,7 +73,7 @@ def call(function: Callable[[], Any], allowed: tuple[type[Exception], ...], seco
         return Outcome(TRACEBACK, f"{type(error).__name__}: {error}")
     except BaseException as error:
         return Outcome(TRACEBACK, f"{type(error).__name__}: {error}")
-    return Outcome(SAME if _finite(result) else NOT_FINITE, "")
+    return Outcome(SAME if finite(result) else NOT_FINITE, "")
 
 
 def printed(*words: object) -> str:
@@ -84,7 +84,7 @@ def printed(*words: object) -> str:
     return out.getvalue()
 
 
-def _finite(result: Any) -> bool:
+def finite(result: Any) -> bool:
     import numpy as np
     import torch
 
@@ -93,7 +93,7 @@ def _finite(result: Any) -> bool:
     if isinstance(result, np.ndarray):
         return result.dtype.kind != "f" or not bool(np.isnan(result).any())
     if isinstance(result, tuple | list):
-        return all(_finite(entry) for entry in result)
+        return all(finite(entry) for entry in result)
     if isinstance(result, float):
         return result == result
     return True

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from faults.calls import random_calls
 from faults.damage import damaged_runs, make_run
 from faults.divergence import constant, diverging
 from faults.hostile import damaged_inputs, hostile_data
@@ -38,6 +39,7 @@ def rows(folder: Path, share: float, seed: int) -> dict[str, Cases]:
         "hostile data and settings": hostile_data(folder / "hostile"),
         "damaged data files": damaged_inputs(folder / "inputs", part(10_000), seed),
         "every option of train, odd values": odd_options(folder / "options", None if share >= 1 else part(800), seed),
+        "random calls of the public API": random_calls(folder / "calls", part(2_000), seed),
         "divergence, every method": diverging(folder / "divergence"),
         "inputs that say nothing": constant(folder / "constant"),
         "readers beside a trainer": readers_beside_a_trainer(folder / "beside", part(600)),

@@ -19,6 +19,7 @@ from magnet.classify import NearestClusters, novelty
 from magnet.errors import UserError
 from magnet.estimator import saving
 from magnet.index import ClusterIndex
+from magnet.neighbours import as_array
 from magnet.votes import LEAST_MEMBERS, Examples, cluster_weights
 
 AUTO = StrOptions({"auto"})
@@ -92,7 +93,9 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
         mean of all its members. All others make new clusters of their class.
         """
         check_is_fitted(self)
-        inputs, labels = validate_data(self, X, y, reset=False, dtype=(np.float64, np.float32))
+        inputs, labels = validate_data(
+            self, as_array(X, "X"), as_array(y, "y"), reset=False, dtype=(np.float64, np.float32)
+        )
         labels = _checked_targets(labels)
         classes = _joined_classes(self.classes_, labels)
         counts = torch.tensor(self.centre_counts_)
@@ -132,7 +135,7 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
 
     def _represent(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)
-        return self._embed(validate_data(self, X, reset=False, dtype=(np.float64, np.float32)))
+        return self._embed(validate_data(self, as_array(X, "X"), reset=False, dtype=(np.float64, np.float32)))
 
     def _votes(self) -> NearestClusters:
         columns = torch.tensor(np.searchsorted(self.classes_, self.centre_labels_))
@@ -157,7 +160,7 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
 
     def _validate(self, X: ArrayLike, y: ArrayLike, *, reset: bool = True) -> Examples:
         """Check X and y, set ``classes_`` and ``class_weight_``, and give the data with labels 0..C-1."""
-        X, y = validate_data(self, X, y, reset=reset, dtype=(np.float64, np.float32))
+        X, y = validate_data(self, as_array(X, "X"), as_array(y, "y"), reset=reset, dtype=(np.float64, np.float32))
         y = _checked_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:

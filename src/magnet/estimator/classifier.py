@@ -16,6 +16,7 @@ from torch import Tensor
 from magnet.classify import novelty_left_out
 from magnet.errors import UserError
 from magnet.estimator.base import AUTO, FRACTION, ClusterClassifier, novelty_threshold, whole
+from magnet.neighbours import as_array
 from magnet.recipe import Chosen, Recipe, vote
 from magnet.start import Start, order_directions
 from magnet.votes import cluster
@@ -258,7 +259,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """The representations (n, k) of X (n, n_features)."""
         check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False, dtype=(np.float64, np.float32))
+        inputs = validate_data(self, as_array(X, "X"), reset=False, dtype=(np.float64, np.float32))
         return self._embed(inputs).numpy().astype(inputs.dtype, copy=False)
 
     def _embed(self, X: NDArray[Any]) -> Tensor:

@@ -17,13 +17,14 @@ from magnet.backbones import Backbone, build
 from magnet.errors import UserError
 from magnet.export.description import Description, NetworkPart, ViewsPart, VotesPart, preprocessing
 from magnet.export.model import Model
-from magnet.files import file_digest, read_json, read_record, replacing_folder, write_record
+from magnet.files import as_path, file_digest, read_json, read_record, replacing_folder, write_record
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.runs.evaluate import evaluate, plain_errors
 from magnet.runs.run import Run
 from magnet.schema import checked
 from magnet.tensors import check_layout, read_tensors, write_tensors
 from magnet.training.config import BUNDLE, check_bundle, check_model
+from magnet.training.features import device_of
 from magnet.training.inputs import Report
 
 NAMES = "names.json"
@@ -55,11 +56,10 @@ def load(
     >>> load(run.folder).classify([[9.0, 9.0, 9.0, 9.0]]).labels
     ['1']
     """
-    folder = Path(path)
+    folder = as_path(path)
     check_model(folder)
     if (folder / BUNDLE).is_file():
-        chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        return read_bundle(folder, torch.device(chosen))
+        return read_bundle(folder, device_of(device))
     return model_of(Run(folder, which=which, device=device, need_data=False, report=report))
 
 

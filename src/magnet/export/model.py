@@ -20,7 +20,7 @@ from magnet.errors import UserError
 from magnet.evaluation.errors import temper
 from magnet.export.description import Description
 from magnet.index import ClusterIndex
-from magnet.neighbours import nearest
+from magnet.neighbours import as_array, check_whole, nearest
 from magnet.start import first_directions
 from magnet.training.inputs import PASS_BATCH, Views
 
@@ -107,6 +107,7 @@ class Model:
 
     def judge(self, representations: Tensor, *, count: int = 3, refuse: bool = False) -> Answers:
         """`classify`, of representations (n, d)."""
+        count = check_whole(count, "count", 1)
         probabilities = self.predict_proba(representations)
         squares, clusters = nearest(representations, self.index.centres, count)
         far = novelty(representations, self.index.centres, self.rule.variance)
@@ -134,7 +135,7 @@ class Model:
         """`search`, of representations (n, d)."""
         if self.references is None:
             raise UserError("the model has no references to search: export it with them (--with-references)")
-        squares, ids = nearest(representations, self.references, count)
+        squares, ids = nearest(representations, self.references, check_whole(count, "count", 1))
         labels = self.index.centre_labels[self.index.assignments]
         distances = squares.sqrt() / self.rule.variance**0.5
         return [
@@ -153,7 +154,7 @@ class Model:
             labels: n class names; numbers are taken as their text.
             names: of the examples, for `search`; their paths, or numbers, where not given.
         """
-        new, words = self.embed(inputs), [_class_name(label) for label in labels]
+        new, words = self.embed(inputs), [_class_name(label) for label in as_array(labels, "labels")]
         called = list(names) or _names_of(inputs, len(new))
         if not len(words) == len(called) == len(new):
             raise UserError(f"there are {len(new)} examples, {len(words)} labels and {len(called)} names for them")
@@ -224,7 +225,7 @@ def _raw_batches(inputs: Any, description: Description) -> Iterator[Tensor]:
 def _as_vectors(inputs: Any, width: int) -> Tensor:
     """Float32 (n, width), of anything that numpy takes for a table of numbers."""
     try:
-        table = inputs.detach().cpu() if isinstance(inputs, Tensor) else torch.as_tensor(np.asarray(inputs))
+        table = torch.as_tensor(np.asarray(as_array(inputs, "vectors")))
     except (TypeError, ValueError) as error:
         raise UserError(f"the model takes vectors of {width} numbers, found {type(inputs).__name__}") from error
     rows = table.reshape(1, -1) if table.ndim == 1 else table

@@ -92,6 +92,11 @@ def seconds_of_evaluation(run: Run) -> float:
 
 def match(run: Run, data: Dataset, part: str) -> Matched:
     """The examples of a part of the data whose class names the run knows, with the run's class ids."""
+    if data.kind != run.kind or (run.kind == "vectors" and data.shape != run.shape):
+        raise UserError(
+            f"{data.spec} holds {data.kind} of shape {tuple(data.shape)}; the run {run.folder} takes {run.kind} of "
+            f"shape {tuple(run.shape)}"
+        )
     rows = data.indices(part)
     if not len(rows):
         raise UserError(f"{data.spec} has no {part} part; choose another with --part")

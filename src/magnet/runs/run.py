@@ -15,7 +15,7 @@ from torch import Tensor
 from magnet.classify import NearestClusters, SoftNeighbours
 from magnet.data import Dataset
 from magnet.errors import UserError
-from magnet.files import inside
+from magnet.files import as_path, inside
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.runs.calibrate import Calibration, calibrate, choose_votes
 from magnet.schema import Count, checked
@@ -23,7 +23,7 @@ from magnet.start import first_directions
 from magnet.tensors import read_tensors, write_tensors
 from magnet.training.checkpoint import FOLDER, LEARNER, Checkpoint, open_checkpoint
 from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, check_run, read_config
-from magnet.training.features import trunk_features
+from magnet.training.features import device_of, trunk_features
 from magnet.training.folder import change_note, merge_again, merging_note, restore_parts
 from magnet.training.inputs import PASS_BATCH, Report, Views, decoding_workers
 from magnet.training.refresh import embed
@@ -141,8 +141,10 @@ class Run:
         data: Dataset | None = None,
         report: Report | None = None,
     ) -> None:
-        folder = Path(folder)
+        folder = as_path(folder)
         check_run(folder)
+        if which not in ("best", "last"):
+            raise UserError(f'which must be "best" or "last"; found {which!r}')
         self.folder, self.report = folder, report
         self.config = read_config(folder)
         if test_draws:
@@ -150,7 +152,7 @@ class Run:
         self.checkpoint = open_checkpoint(folder / FOLDER, which)
         self.step = self.checkpoint.step
         self._edited = settings_note(self.folder, self.config, self.checkpoint)
-        self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        self.device = device_of(device)
         self._key = cache_key(self.checkpoint, self.config)
         self._cached = CachedEmbeddings.load(self._cache_file, self._key)
         if data is None and (need_data or self._cached is None):

@@ -94,16 +94,24 @@ def features_for(config: TrainConfig, data: Dataset, rows: Tensor, report: Repor
     network = build(config.backbone, example_shape=(3, side, side), seed=config.seed)
     if config.weights:
         load_weights(network, config.weights)
-    device = device_of(config)
+    device = device_of(config.device)
     return trunk_features(
         network.to(device), config.backbone, data, rows, Views.of(config, network), device=device,
         workers=decoding_workers(config, data.kind), report=report,
     )  # fmt: skip
 
 
-def device_of(config: TrainConfig) -> torch.device:
-    """Where a configuration computes: "auto" takes a GPU if there is one."""
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device)
+def device_of(name: str | torch.device) -> torch.device:
+    """The device of that name; "auto" is a GPU if there is one."""
+    if isinstance(name, str) and name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(name if isinstance(name, torch.device) else str(name))
+    except RuntimeError:
+        found = torch.device("meta")
+    if found.type == "meta" or not isinstance(name, str | torch.device):
+        raise UserError(f'device must be "auto" or one of torch\'s, such as "cpu" or "cuda:0"; found {name!r}')
+    return found
 
 
 def _key(network: Backbone, name: str, views: Views, device: torch.device) -> str:

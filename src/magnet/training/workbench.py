@@ -269,7 +269,7 @@ def on_features(bench: Workbench, say: Callable[[str], None]) -> Workbench:
     """
     config, data, begun = bench.config, bench.data, time.perf_counter()
     rows = torch.cat([bench.train, data.indices("validation")])
-    device = device_of(config)
+    device = device_of(config.device)
     features = trunk_features(
         bench.learner.network.to(device), config.backbone, data, rows, bench.views, device=device,
         workers=bench.workers, report=lambda done, of: say(f"features of {done:,} of {of:,} images"),

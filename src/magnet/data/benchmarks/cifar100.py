@@ -22,7 +22,7 @@ SOURCE = Source(
         Archive.at(
             ("https://www.cs.toronto.edu/~kriz",),
             "cifar-100-binary.tar.gz",
-            "md5:03b5dce01913d631647c71ecec9e9cb8",
+            "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
             "train.bin",
             "test.bin",
             "fine_label_names.txt",

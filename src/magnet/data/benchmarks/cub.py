@@ -23,7 +23,7 @@ SOURCE = Source(
         Archive.at(
             ("https://data.caltech.edu/records/65de6-vp158/files",),
             "CUB_200_2011.tgz",
-            "md5:97eceeb196236b17998738112f37df78",
+            "0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081",
             "images",
             "images.txt",
             "image_class_labels.txt",

@@ -9,7 +9,7 @@ import numpy as np
 from magnet.data.benchmarks.source import Archive, Source, read_mat, require_images, require_pieces
 from magnet.data.listings import Listing
 
-_PLACES = ("http://vision.stanford.edu/aditya86/ImageNetDogs",)
+_PLACES = ("https://vision.stanford.edu/aditya86/ImageNetDogs",)
 SOURCE = Source(
     name="dogs",
     title="Stanford Dogs",
@@ -17,19 +17,18 @@ SOURCE = Source(
     images=20_580,
     layout="Images/, train_list.mat, test_list.mat",
     licence="none stated; images of ImageNet, research only",
-    url="http://vision.stanford.edu/aditya86/ImageNetDogs/",
+    url="https://vision.stanford.edu/aditya86/ImageNetDogs/",
     archives=(
-        # The site states no checksums; these are those that TensorFlow Datasets has on record.
         Archive.at(
             _PLACES,
             "images.tar",
-            "sha256:a443fc2f9a851aa1a7b8e4fa4af94b8459fce2c9f5a2f4dd4669cf9673a4ec58",
+            "a443fc2f9a851aa1a7b8e4fa4af94b8459fce2c9f5a2f4dd4669cf9673a4ec58",
             "Images",
         ),
         Archive.at(
             _PLACES,
             "lists.tar",
-            "sha256:34b47cacd9a98b5d150e084f24d29391c084c55272295ec65c85651bc35f4d6c",
+            "34b47cacd9a98b5d150e084f24d29391c084c55272295ec65c85651bc35f4d6c",
             "train_list.mat",
             "test_list.mat",
         ),

@@ -15,7 +15,7 @@ from magnet.errors import UserError
 
 _PLACES = (
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+    "https://storage.googleapis.com/tensorflow/tf-keras-datasets",
 )
 SOURCE = Source(
     name="fashion-mnist",
@@ -26,10 +26,18 @@ SOURCE = Source(
     licence="MIT",
     url="https://github.com/zalandoresearch/fashion-mnist",
     archives=(
-        Archive.at(_PLACES, "train-images-idx3-ubyte.gz", "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-        Archive.at(_PLACES, "train-labels-idx1-ubyte.gz", "md5:25c81989df183df01b3e8a0aad5dffbe"),
-        Archive.at(_PLACES, "t10k-images-idx3-ubyte.gz", "md5:bef4ecab320f06d8554ea6380940ec79"),
-        Archive.at(_PLACES, "t10k-labels-idx1-ubyte.gz", "md5:bb300cfdad3c16e7a12a480ee83cd310"),
+        Archive.at(
+            _PLACES, "train-images-idx3-ubyte.gz", "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"
+        ),
+        Archive.at(
+            _PLACES, "train-labels-idx1-ubyte.gz", "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"
+        ),
+        Archive.at(
+            _PLACES, "t10k-images-idx3-ubyte.gz", "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"
+        ),
+        Archive.at(
+            _PLACES, "t10k-labels-idx1-ubyte.gz", "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"
+        ),
     ),
 )
 

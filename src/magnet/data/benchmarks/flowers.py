@@ -20,9 +20,11 @@ SOURCE = Source(
     licence="none stated",
     url="https://www.robots.ox.ac.uk/~vgg/data/flowers/102/",
     archives=(
-        Archive.at(_PLACES, "102flowers.tgz", "md5:52808999861908f626f3c1f4e79d11fa", "jpg"),
-        Archive.at(_PLACES, "setid.mat", "md5:a5357ecc9cb78c4bef273ce3793fc85c"),
-        Archive.at(_PLACES, "imagelabels.mat", "md5:e0620be6f572b9609742df49c70aed4d"),
+        Archive.at(
+            _PLACES, "102flowers.tgz", "2d01ecc807db462958cfe3d92f57a8c252b4abd240eb955770201e45f783b246", "jpg"
+        ),
+        Archive.at(_PLACES, "setid.mat", "46b8678f91fd95d3c8f4feab80d271a6c834a1dd896fe29fd3e6ad9ce5c8dccd"),
+        Archive.at(_PLACES, "imagelabels.mat", "4903e94206bac23bf772aadf06451916df56b58fc483a62db32a97b82656651d"),
     ),
 )
 

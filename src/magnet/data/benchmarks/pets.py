@@ -20,11 +20,13 @@ SOURCE = Source(
     licence="CC BY-SA 4.0; the photographs remain their owners'",
     url="https://www.robots.ox.ac.uk/~vgg/data/pets/",
     archives=(
-        Archive.at(_PLACES, "images.tar.gz", "md5:5c4f3ee8e5d25df40f4fd59a7f44e54c", "images"),
+        Archive.at(
+            _PLACES, "images.tar.gz", "67195c5e1c01f1ab5f9b6a5d22b8c27a580d896ece458917e61d459337fa318d", "images"
+        ),
         Archive.at(
             _PLACES,
             "annotations.tar.gz",
-            "md5:95a8c909bbe2e81eed6a22bccdf3f68f",
+            "52425fb6de5c424942b7626b428656fcbd798db970a937df61750c0f1d358e91",
             "annotations/trainval.txt",
             "annotations/test.txt",
         ),

@@ -16,10 +16,13 @@ from magnet.errors import UserError
 
 @dataclass(frozen=True)
 class Archive:
-    """An official file: where it is, its checksum as "algorithm:hex", and the pieces of the layout it holds."""
+    """An official file: where it is, its SHA-256, and the pieces of the layout it holds.
+
+    Those who publish the sets state MD5 sums or none; these sums are those that TensorFlow Datasets has on record.
+    """
 
     urls: tuple[str, ...]
-    known_hash: str | None
+    sha256: str
     holds: tuple[str, ...]
 
     @property
@@ -28,9 +31,9 @@ class Archive:
         return self.urls[0].rsplit("/", 1)[-1].split("?")[0]
 
     @classmethod
-    def at(cls, places: Sequence[str], file: str, known_hash: str, *holds: str) -> Archive:
+    def at(cls, places: Sequence[str], file: str, sha256: str, *holds: str) -> Archive:
         """The same file at several places; it is itself the piece of the layout unless ``holds`` names others."""
-        return cls(tuple(f"{place}/{file}" for place in places), known_hash, holds or (file,))
+        return cls(tuple(f"{place}/{file}" for place in places), sha256, holds or (file,))
 
 
 @dataclass(frozen=True)
