@@ -68,7 +68,9 @@ def test_photos_without_labels_are_embedded_from_all_folders_inside(photo_run, p
 def test_vectors_without_labels_are_embedded(digits_run, tmp_path, magnet):
     vectors = open_data("digits").vectors[:5]
     np.save(tmp_path / "new.npy", vectors)
-    assert "5 representations" in magnet("embed", digits_run, tmp_path / "new.npy", "--out", tmp_path / "x.npz")
+    np.savez(tmp_path / "new.npz", data=vectors)  # as --data takes it too
+    for name in ("new.npy", "new.npz"):
+        assert "5 representations" in magnet("embed", digits_run, tmp_path / name, "--out", tmp_path / f"{name}.npz")
 
 
 def test_fewer_dimensions_are_the_first_of_all_in_order(digits_run, tmp_path, magnet, complaint):

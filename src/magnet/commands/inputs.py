@@ -10,8 +10,9 @@ import numpy as np
 from rich.console import Console
 
 from magnet.commands.terminal import Question, check_inputs, progress, say_notes
-from magnet.data.arrays import read_npy, read_npz
+from magnet.data.arrays import npz_names, read_npy, read_npz
 from magnet.data.arrow import read_table
+from magnet.data.columns import VECTORS as ARRAYS
 from magnet.data.images import decode
 from magnet.data.listings import is_image
 from magnet.data.tables import read_vectors
@@ -105,9 +106,11 @@ def _read(path: Path) -> tuple[np.ndarray, list[str]]:
     kind = path.suffix.lower()
     with reading(path, "vectors"):
         if kind == ".npz":
-            found = read_npz(path, ("X", "name"), required=("X",))
+            held = npz_names(path)
+            vectors = next((key for key in ARRAYS if key in held), "X")
+            found = read_npz(path, (vectors, "name"), required=(vectors,))
             names = [str(name) for name in found.get("name", [])]
-            return found["X"], names if len(names) == len(found["X"]) else []
+            return found[vectors], names if len(names) == len(found[vectors]) else []
         if kind == ".npy":
             return np.atleast_2d(read_npy(path)), []
         if kind == ".csv":
