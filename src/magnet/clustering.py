@@ -45,6 +45,27 @@ class KMeansResult(NamedTuple):
     iterations: int  # the most that any class needed
 
 
+def clusters_by_size(labels: Tensor, mean: int, least_members: int = 1) -> dict[int, int]:
+    """K of each class in proportion to its size: ``mean`` for a class of mean size, one at least; of a mean of 1, one.
+
+    A class that holds several kinds has more examples than one that holds a single kind, as a rule; where all classes
+    are of about the same size, all have the same K.
+
+    Args:
+        labels: (N,) classes.
+        mean: K of a class of N / C examples.
+        least_members: a class is not cut into clusters of fewer examples on average.
+
+    Examples:
+        >>> clusters_by_size(torch.tensor([0] * 30 + [1] * 10 + [2] * 20), mean=2)
+        {0: 3, 1: 1, 2: 2}
+    """
+    classes, sizes = torch.unique(labels, return_counts=True)
+    wanted = (mean * len(classes) * sizes.double() / len(labels)).round().long()
+    wanted = wanted.minimum(sizes // least_members).clamp(1, None if mean > 1 else 1)
+    return dict(zip(classes.tolist(), wanted.tolist(), strict=True))
+
+
 def kmeans_per_class(
     representations: Tensor,
     labels: Tensor,

@@ -57,6 +57,7 @@ class Chosen(NamedTuple):
     standardize: bool
     shrinkage: float
     n_clusters: int
+    start_clusters: int  # of the whitening
     training_scaling: float  # of the objective
     scaling: float  # of the votes
     pull: float | None  # of refined centres; None: means
@@ -65,7 +66,7 @@ class Chosen(NamedTuple):
 
     def start(self, data: Examples, dim: int, seed: int) -> Start:
         """The chosen start, of all examples."""
-        spectrum = WithinClusters(*data, self.n_clusters, power=self.power, standardize=self.standardize, seed=seed)
+        spectrum = WithinClusters(*data, self.start_clusters, power=self.power, standardize=self.standardize, seed=seed)
         return spectrum.start(self.shrinkage, dim)
 
 
@@ -76,7 +77,8 @@ class Recipe:
     Attributes:
         dim: dimensions of the representation, at most.
         power, standardize, shrinkage: of the start.
-        n_clusters: K, of each class.
+        n_clusters: K, of a class of mean size; larger classes have more, in proportion.
+        start_clusters: K of the whitening; where it is chosen, that of the training or 1.
         scaling: of the objective; where it is chosen, half of what suits the votes at the start.
         centres: means or refined ones, or what has the least held-out log-loss.
         alpha: the gap.
@@ -95,6 +97,7 @@ class Recipe:
     standardize: bool | None = None
     shrinkage: float | None = None
     n_clusters: int | None = None
+    start_clusters: int | None = None
     scaling: float | None = None
     centres: Literal["auto", "means", "refined"] = "auto"
     alpha: float = 2.0
@@ -122,6 +125,7 @@ class Recipe:
                 True if self.standardize is None else self.standardize,
                 0.4 if self.shrinkage is None else self.shrinkage,
                 1 if self.n_clusters is None else self.n_clusters,
+                self.start_clusters or self.n_clusters or 1,
                 scaling if self.scaling is None else self.scaling,
                 scaling,
                 PULL if self.centres == "refined" else None,
@@ -132,7 +136,9 @@ class Recipe:
         best = choices[0]
         training_scaling = best.votes.scaling / 2 if self.scaling is None else self.scaling
         folds = folds.first(folds_for(len(data.labels), self.held_out, ENOUGH_HELD_OUT))
-        tried = [self._try(folds, choice, training_scaling, seed, say) for choice in choices]
+        # A training overfits more easily than the start alone: it never asks for less shrinkage.
+        enough = [choice for choice in choices if choice.shrinkage >= best.shrinkage]
+        tried = [self._try(folds, choice, training_scaling, seed, say) for choice in enough]
         trial = min(tried, key=lambda trial: min(trial.log_losses))
         pull = None
         if self.centres != "means":
@@ -142,8 +148,8 @@ class Recipe:
             centres = "means" if pull is None else f"refined, pull {pull:g}"
             say(f"centres: {centres}; held-out log-loss {log_loss:.4f}")
         return Chosen(
-            best.power, best.standardize, trial.shrinkage, best.n_clusters, training_scaling, trial.scaling, pull,
-            trial.iterations, trial,
+            best.power, best.standardize, trial.shrinkage, best.n_clusters, best.start_clusters, training_scaling,
+            trial.scaling, pull, trial.iterations, trial,
         )  # fmt: skip
 
     def hold_out(self, data: Examples, class_weight: Tensor, seed: int) -> Folds | None:
@@ -158,13 +164,14 @@ class Recipe:
             standardize=(False, True) if self.standardize is None else (self.standardize,),
             shrinkages=SHRINKAGES if self.shrinkage is None else (self.shrinkage,),
             clusters=CLUSTERS if self.n_clusters is None else (self.n_clusters,),
+            start_clusters=self.start_clusters,
             dim=dim,
         )
         best = choices[0]
         say(
-            f"start: power {best.power:g}, {best.n_clusters} cluster{'s' * (best.n_clusters > 1)} a class, shrinkage "
-            f"{best.shrinkage:g}{', standardised' if best.standardize else ''}; "
-            f"held-out log-loss {best.votes.log_loss:.4f}"
+            f"start: power {best.power:g}, {best.n_clusters} cluster{'s' * (best.n_clusters > 1)} a class, whitened "
+            f"within {'clusters' if best.start_clusters > 1 else 'classes'}, shrinkage {best.shrinkage:g}"
+            f"{', standardised' if best.standardize else ''}; held-out log-loss {best.votes.log_loss:.4f}"
         )
         return choices
 

@@ -58,7 +58,7 @@ class WithinClusters:
     Args:
         x: (N, d) features.
         labels: (N,) class ids 0..C-1.
-        n_clusters: K, the most clusters of a class.
+        n_clusters: K of a class of mean size (`magnet.votes.cluster`).
         power: p.
         standardize: whether each feature is divided by its own standard deviation; else the sizes of the features
             stay what they are.
@@ -173,9 +173,37 @@ class Choice(NamedTuple):
     power: float
     standardize: bool
     shrinkage: float
-    n_clusters: int
+    n_clusters: int  # that vote
+    start_clusters: int  # inside which the variation is noise: all clusters, or 1, classes
     parts: list[Tensor]  # (n, k) of each fold
     held: list[Tensor]
+
+
+class _Spaces:
+    """The representations of the folds under starts, those of whole classes kept for more than one use."""
+
+    def __init__(self, folds: Folds, shrinkages: Sequence[float], dim: int) -> None:
+        self.folds, self.shrinkages, self.dim = folds, shrinkages, dim
+        self._of_classes: tuple[object, list[tuple[list[Tensor], list[Tensor]]]] | None = None
+
+    def of(self, power: float, scaled: bool, clusters: int) -> list[tuple[list[Tensor], list[Tensor]]]:
+        """For each shrinkage the parts (n, k) of the folds, and what is held out of each."""
+        if clusters == 1 and self._of_classes is not None and self._of_classes[0] == (power, scaled):
+            return self._of_classes[1]
+        folds, found = self.folds, []
+        spectra = [
+            WithinClusters(*part, clusters, power=power, standardize=scaled, seed=folds.seed) for part in folds.parts
+        ]
+        for shrinkage in self.shrinkages:
+            starts = [spectrum.start(shrinkage, self.dim) for spectrum in spectra]
+            parts, held = (
+                [start(each.x.double()) for start, each in zip(starts, group, strict=True)]
+                for group in (folds.parts, folds.held)
+            )
+            found.append((parts, held))
+        if clusters == 1:
+            self._of_classes = (power, scaled), found
+        return found
 
 
 def choose_start(
@@ -185,6 +213,7 @@ def choose_start(
     standardize: Sequence[bool] = (False, True),
     shrinkages: Sequence[float] = SHRINKAGES,
     clusters: Sequence[int] = CLUSTERS,
+    start_clusters: int | None = None,
     dim: int = 512,
 ) -> list[Choice]:
     """The start whose votes have the least held-out log-loss, with each shrinkage, the best first.
@@ -192,22 +221,33 @@ def choose_start(
     One setting is chosen after the other: the number of clusters, which grows until two numbers in a row do not help;
     then the power; then whether features are standardised; then, if these changed, the number of clusters once more,
     among its neighbours. Each is judged with its best shrinkage. More clusters, or a later one of the ``powers``, must
-    lower the log-loss by more than its standard error. Training overfits with less shrinkage than the start
+    lower the log-loss by more than its standard error; so must whitening within clusters instead of whole classes,
+    whose covariance is known better. Training may need more shrinkage than the start
     alone does: let it choose among them. A power other than 1 is for non-negative features only.
+
+    Args:
+        folds: what is fitted and judged by.
+        powers, standardize, shrinkages, clusters: the candidates.
+        start_clusters: K of the whitening; None: that of the votes or 1.
+        dim: k, of the representations.
     """
+    spaces = _Spaces(folds, shrinkages, dim)
+
+    def judged(power: float, scaled: bool, n_clusters: int, within: int) -> list[Choice]:
+        found = []
+        for shrinkage, (parts, held) in zip(shrinkages, spaces.of(power, scaled, within), strict=True):
+            votes = folds.judge(folds.cluster(parts, n_clusters, restarts=1), held)
+            found.append(Choice(votes, power, scaled, shrinkage, n_clusters, within, parts, held))
+        return sorted(found, key=_one_log_loss)
 
     def tried(power: float, scaled: bool, n_clusters: int) -> list[Choice]:
-        spectra = [
-            WithinClusters(*part, n_clusters, power=power, standardize=scaled, seed=folds.seed) for part in folds.parts
-        ]
-        found = []
-        for shrinkage in shrinkages:
-            starts = [spectrum.start(shrinkage, dim) for spectrum in spectra]
-            parts = [start(part.x.double()) for start, part in zip(starts, folds.parts, strict=True)]
-            held = [start(part.x.double()) for start, part in zip(starts, folds.held, strict=True)]
-            votes = folds.judge(folds.cluster(parts, n_clusters, restarts=1), held)
-            found.append(Choice(votes, power, scaled, shrinkage, n_clusters, parts, held))
-        return sorted(found, key=lambda choice: choice.votes.log_loss)
+        if start_clusters is not None:
+            return judged(power, scaled, n_clusters, start_clusters)
+        classes = judged(power, scaled, n_clusters, 1)
+        if n_clusters == 1:
+            return classes
+        within = judged(power, scaled, n_clusters, n_clusters)
+        return within if within[0].votes.clearly_below(classes[0].votes) else classes
 
     negative = any(bool((part.x < 0).any()) for part in folds.parts)
     powers = [power for power in powers if power == 1 or not negative] or [1.0]
@@ -234,6 +274,10 @@ def choose_start(
             more = tried(power, scaled, n_clusters)
             best = more if more[0].votes.clearly_below(best[0].votes) else best
     return best
+
+
+def _one_log_loss(choice: Choice) -> float:
+    return choice.votes.log_loss
 
 
 def _log_loss(choices: list[Choice]) -> float:

@@ -14,6 +14,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from magnet.classify import NearestClusters, SoftNeighbours
+from magnet.clustering import clusters_by_size
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
 
@@ -30,16 +31,19 @@ SCALINGS = (2.0**-3, 2.0**10)  # where the scaling of the votes is looked for
 
 
 def cluster(representations: Tensor, labels: Tensor, n_clusters: int, seed: int, restarts: int = 3) -> ClusterIndex:
-    """The index of representations (N, k): at most ``n_clusters`` for each class, of four examples or more each."""
-    sizes = torch.bincount(labels)
-    if n_clusters == 1:  # the means of the classes: nothing to search for
+    """The index of representations (N, k): ``n_clusters`` for a class of mean size, and by size for the others.
+
+    No class is cut into clusters of fewer than four examples on average.
+    """
+    wanted = clusters_by_size(labels, n_clusters, LEAST_MEMBERS)
+    if max(wanted.values()) == 1:  # the means of the classes: nothing to search for
+        sizes = torch.bincount(labels)
         classes = sizes.nonzero().flatten()
         rows = torch.searchsorted(classes, labels)
         sums = representations.new_zeros(len(classes), representations.shape[1]).index_add(0, rows, representations)
         centres = sums / sizes[classes].to(sums.dtype)[:, None]
         variance = (representations - centres[rows]).square().sum() / max(len(labels) - 1, 1)
         return ClusterIndex(centres, classes, rows, variance)
-    wanted = {c: min(n_clusters, max(1, n // LEAST_MEMBERS)) for c, n in enumerate(sizes.tolist()) if n}
     return ClusterIndex.fit(representations, labels, wanted, seed=seed, restarts=restarts)
 
 

@@ -54,12 +54,12 @@ GROUPS = {
         "flip", "test_draws",
     ),
     "method": (
-        "method", "preset", "config", "alpha", "scaling", "own_mean", "losses", "clusters_per_class",
+        "method", "preset", "config", "alpha", "scaling", "own_mean", "losses", "clusters_per_class", "clusters_by",
         "clusters_per_batch", "examples_per_cluster", "impostor_fraction", "target_neighbours", "refresh_every",
     ),
     "network": (
-        "backbone", "start", "power", "shrinkage", "standardize", "dim", "hidden", "dropout", "weights",
-        "freeze", "freeze_batchnorm", "warm_start", "warm_start_epochs",
+        "backbone", "start", "power", "shrinkage", "standardize", "start_clusters", "dim", "hidden", "dropout",
+        "weights", "freeze", "freeze_batchnorm", "warm_start", "warm_start_epochs",
     ),
     "votes": (
         "neighbours", "votes", "centres", "votes_scaling", "votes_clusters", "pull", "knn_scaling", "knn_neighbours",

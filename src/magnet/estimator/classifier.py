@@ -40,8 +40,9 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         Dimensions k of the representation; "auto": 512. Never more than there are features (or examples). They are in
         order, the most discriminating direction first.
     n_clusters : int or "auto", default="auto"
-        Clusters for each class (fewer in a class with less than four examples for each); "auto": as many of 1, 2, 4,
-        8, 16 as go on lowering the held-out log-loss.
+        Clusters of a class of mean size; larger classes have more and smaller ones fewer, in proportion, of four
+        examples or more each. 1: one for every class. "auto": as many of 1, 2, 4, 8, 16 as go on lowering the held-out
+        log-loss.
     scaling : float or "auto", default="auto"
         The factor on normalised squared distances in the objective; "auto": half of what suits the votes at the start.
         That of the votes is always calibrated.
@@ -109,6 +110,8 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         Of the votes.
     n_clusters_, shrinkage_, standardize_, training_scaling_ : int, float, bool, float
         As given or chosen.
+    start_clusters_ : int
+        Clusters of a class of mean size inside which the start is whitened: ``n_clusters_``, or 1, whole classes.
     class_weight_ : ndarray of shape (C,)
         The weight of an example of each class.
     novelty_threshold_ : float
@@ -283,6 +286,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
     def _keep_choice(self, chosen: Chosen) -> None:
         self.power_, self.standardize_ = float(chosen.power), bool(chosen.standardize)
         self.shrinkage_, self.n_clusters_ = chosen.shrinkage, chosen.n_clusters
+        self.start_clusters_ = chosen.start_clusters
         self.training_scaling_, self.scaling_ = float(chosen.training_scaling), float(chosen.scaling)
         self.pull_, trial = chosen.pull, chosen.trial
         self.validation_loss_curve_ = [] if trial is None else trial.log_losses

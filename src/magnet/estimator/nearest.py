@@ -23,8 +23,9 @@ class NearestClustersClassifier(ClusterClassifier):
     Parameters
     ----------
     n_clusters : int or "auto", default="auto"
-        Clusters for each class (fewer in a class with less than four examples for each); "auto": as many of 1, 2, 4,
-        8, 16 as go on lowering the log-loss of the held-out part; 4 if there is none.
+        Clusters of a class of mean size; larger classes have more and smaller ones fewer, in proportion, of four
+        examples or more each. 1: one for every class. "auto": as many of 1, 2, 4, 8, 16 as go on lowering the log-loss
+        of the held-out part; 4 if there is none.
     scaling : float or "auto", default="auto"
         Of the votes; "auto": the one with the least log-loss on the held-out part; the number of features, at most 10,
         if there is none.

@@ -28,7 +28,8 @@ ARRAYS = {
 }  # fmt: skip
 VALUES: dict[str, Any] = {
     "variance_": Annotated[float, Bounds(0)], "scaling_": Positive, "novelty_threshold_": Annotated[float, Bounds(0)],
-    "n_clusters_": Annotated[int, Bounds(1, 2**31)], "n_features_in_": Annotated[int, Bounds(1, 2**31)],
+    "n_clusters_": Annotated[int, Bounds(1, 2**31)], "start_clusters_": Annotated[int, Bounds(1, 2**31)],
+    "n_features_in_": Annotated[int, Bounds(1, 2**31)],
     "power_": Positive, "shrinkage_": Annotated[float, Bounds(0, 1)], "standardize_": bool,
     "training_scaling_": Positive, "pull_": Positive | None, "n_iter_": Count, "loss_curve_": list[float],
     "validation_loss_curve_": list[float],

@@ -66,7 +66,7 @@ def _left_out_votes(examples: Examples, recipe: Recipe, seed: int) -> Tensor:
             continue
         part = examples.take((~out).nonzero()[:, 0])
         spectrum = WithinClusters(
-            *part, chosen.n_clusters, power=chosen.power, standardize=chosen.standardize, seed=seed
+            *part, chosen.start_clusters, power=chosen.power, standardize=chosen.standardize, seed=seed
         )
         start = spectrum.start(chosen.shrinkage, recipe.dim_for(examples.x))
         known = start(part.x)
@@ -82,6 +82,7 @@ class _Settings(NamedTuple):
     standardize: bool
     shrinkage: float
     n_clusters: int
+    start_clusters: int
     scaling: float
     pull: float | None
 
@@ -91,9 +92,10 @@ def _choose(recipe: Recipe, examples: Examples, weight: Tensor, seed: int) -> _S
     folds = hold_out(examples, recipe.held_out, weight, recipe.neighbours, seed)
     dim = recipe.dim_for(examples.x)
     if folds is None:  # too few to choose by
-        return _Settings(1.0, True, 0.4, 1, float(min(10, dim)), None)
+        return _Settings(1.0, True, 0.4, 1, 1, float(min(10, dim)), None)
     best = recipe.choose_start(folds, dim, lambda line: None)[0]
     indexes = folds.cluster(best.parts, best.n_clusters)
     rules = [vote(index, weight, best.votes.scaling, recipe.neighbours) for index in indexes]
     pull, _ = choose_pull(folds, rules, indexes, best.parts, best.held, or_means=True)
-    return _Settings(best.power, best.standardize, best.shrinkage, best.n_clusters, best.votes.scaling, pull)
+    _, power, standardize, shrinkage, n_clusters, start_clusters, *_ = best
+    return _Settings(power, standardize, shrinkage, n_clusters, start_clusters, best.votes.scaling, pull)

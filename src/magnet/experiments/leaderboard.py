@@ -175,7 +175,7 @@ def _space(config: TrainConfig | None, data: Examples) -> Start:
     if config is None:
         return Start(1.0, data.x.mean(dim=0), torch.eye(data.x.shape[1], dtype=torch.float64))
     spectrum = WithinClusters(
-        *data, config.clusters_per_class, power=config.power, standardize=config.standardize == "yes", seed=config.seed
+        *data, config.start_clusters, power=config.power, standardize=config.standardize == "yes", seed=config.seed
     )
     return spectrum.start(config.shrinkage, min(config.dim or 512, *data.x.shape))
 

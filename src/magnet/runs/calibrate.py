@@ -18,7 +18,6 @@ from magnet.classify import STAYS_KNOWN, SoftNeighbours, novelty
 from magnet.errors import UserError
 from magnet.evaluation.errors import FOLDS, MANY, Ranking, choose_temperature
 from magnet.files import inside, read_record, write_record
-from magnet.index import ClusterIndex
 from magnet.schema import Bounds, Count, Positive
 from magnet.training.config import TrainConfig
 from magnet.votes import (
@@ -106,15 +105,14 @@ def choose_votes(run: "Run", representations: Tensor, labels: Tensor | None = No
 def refitted(run: "Run", labels: Tensor) -> dict[str, SoftNeighbours]:
     """kNC and soft kNN fitted to other labels (N,) of all examples than the labels of the training."""
     config, own, references = run.config, labels[run.train], run.references
-    if config.votes == "paper":
-        index = ClusterIndex.fit(references, own, config.clusters_per_class, seed=config.seed)
+    votes = choose_votes(run, references, labels) if config.votes == "chosen" else {}
+    index = run.clustered(references, own, votes)
+    if not votes:
         rule = run.learner.method.soft_rule
         return {
             "knc": rule("knc", index, references, own, config.neighbours),
             "knn": rule("knn", index, references, own, config.neighbours),
         }
-    votes = choose_votes(run, references, labels)
-    index = ClusterIndex.fit(references, own, votes["knc"].clusters, seed=config.seed)
     clusters = votes["knc"].of_clusters(index)
     if votes["knc"].pull is not None:
         clusters = clusters.refined(references, own, pull=votes["knc"].pull)
@@ -226,7 +224,7 @@ def _folds(run: "Run") -> Iterator[_Held]:
     for number in range(FOLDS if len(labels) <= MANY else 1):
         out = fold == number
         rest, owners = references[~out], labels[~out]
-        index = ClusterIndex.fit(rest, owners, run.clusters_per_class, seed=run.config.seed)
+        index = run.clustered(rest, owners, run.embeddings.votes)
         rules = run.rules_of(index, rest, owners)
         if out.any():
             yield _Held(references[out][:most], labels[out][:most], *rules)

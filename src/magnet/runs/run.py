@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +29,7 @@ from magnet.training.folder import change_note, merge_again, merging_note, resto
 from magnet.training.inputs import PASS_BATCH, Report, Views, decoding_workers
 from magnet.training.refresh import embed
 from magnet.training.workbench import make_learner, open_for
-from magnet.votes import Votes
+from magnet.votes import Votes, cluster
 
 _FORMAT = "magnet-memory/4"  # in the file: read by its exact name
 _LAYOUT = {f"index.{name}": form for name, form in LAYOUT.items()} | {
@@ -232,8 +233,7 @@ class Run:
             return known
         representations = self.embed(self.train)
         votes = choose_votes(self, representations) if self.config.votes == "chosen" else {}
-        clusters = votes["knc"].clusters if votes else self.config.clusters_per_class
-        index = ClusterIndex.fit(representations, self.labels, clusters, seed=self.config.seed)
+        index = self.clustered(representations, self.labels, votes)
         voting = index.centres.clone()
         if votes and votes["knc"].pull is not None:
             rule = votes["knc"].of_clusters(index)
@@ -264,6 +264,12 @@ class Run:
         """K of the clusters that vote."""
         votes = self.embeddings.votes
         return votes["knc"].clusters if votes else self.config.clusters_per_class
+
+    def clustered(self, representations: Tensor, labels: Tensor, votes: Mapping[str, Votes]) -> ClusterIndex:
+        """The clusters that vote: as many as were chosen, by the sizes of classes, or K of every class (the paper)."""
+        if votes:
+            return cluster(representations, labels, votes["knc"].clusters, self.config.seed)
+        return ClusterIndex.fit(representations, labels, self.config.clusters_per_class, seed=self.config.seed)
 
     def rule(self, name: Literal["knc", "knn"]) -> SoftNeighbours:
         """kNC over the clusters of the training part or soft kNN over its examples."""

@@ -36,6 +36,7 @@ def training_doubts(run: Run) -> Doubts:
             standardize=standardize,
             shrinkage=None if config.shrinkage < 0 else config.shrinkage,
             n_clusters=config.clusters_per_class or None,
+            start_clusters=config.start_clusters or None,
         )
     vectors = run.data.batch(run.train) if run.kind == "vectors" else run.references
     present, labels = run.labels.unique(return_inverse=True)

@@ -76,6 +76,8 @@ class TrainConfig:
     """Whitened start: of the covariance, from 0 to below 1 (-1: chosen)."""
     standardize: Literal["auto", "yes", "no"] = "auto"
     """Whitened start: whether each feature is divided by its standard deviation (auto: chosen)."""
+    start_clusters: int = 0
+    """Whitened start: K of the clusters whose inner variation is whitened; 1: whole classes (0: chosen)."""
 
     epochs: int = 30
     """Length of the training; an epoch is ceil(N / batch size) steps for every method (-1: chosen)."""
@@ -109,6 +111,9 @@ class TrainConfig:
     those of all examples, whose representations are then in memory at the same time."""
     clusters_per_class: int = 8
     """K: clusters of each class, in training and for k-nearest-cluster evaluation (0: chosen)."""
+    clusters_by: Literal["class", "size"] = "class"
+    """class: every class has K clusters in training; size: a class of mean size has K, larger ones more and smaller
+    ones fewer, in proportion (K = 1: one each). The clusters of votes that are chosen are always by size."""
     clusters_per_batch: int = 12
     """M: clusters in a batch. Batches of all methods have M x D examples."""
     examples_per_cluster: int = 4
@@ -128,7 +133,7 @@ class TrainConfig:
     votes_scaling: float = 0.0
     """With --votes chosen: of the votes of clusters (0: chosen)."""
     votes_clusters: int = 0
-    """With --votes chosen: clusters of each class that vote (0: chosen)."""
+    """With --votes chosen: clusters of a class of mean size that vote, by size for the others (0: chosen)."""
     pull: float = 0.0
     """With --votes chosen: how strongly refined centres are held at their means (0: chosen)."""
     knn_scaling: float = 0.0

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from magnet.clustering import KMeansResult, distinct, kmeans_per_class
+from magnet.clustering import ClustersPerClass, KMeansResult, distinct, kmeans_per_class
 from magnet.index import ClusterIndex
 
 EVERY = 2.0  # seconds between two signs of life
@@ -153,7 +153,12 @@ def in_order(rows: Tensor, places: Tensor | None, world_size: int) -> Tensor:
 
 
 def shared_index(
-    representations: Tensor, places: Tensor | None, labels: Tensor, clusters_per_class: int, seed: int, world_size: int
+    representations: Tensor,
+    places: Tensor | None,
+    labels: Tensor,
+    clusters_per_class: ClustersPerClass,
+    seed: int,
+    world_size: int,
 ) -> ClusterIndex:
     """The index of the whole training set; each rank clusters the classes that it holds.
 

@@ -288,12 +288,12 @@ class Trainer:
             shards = shards_of(len(bench.train), self.learner.network.dim)
             if shards > 1:
                 embed_places = partial(self._embed_places, bench.train)
-                return Snapshot(index_by_shards(embed_places, bench.labels, config.clusters_per_class, seed, shards))
+                return Snapshot(index_by_shards(embed_places, bench.labels, bench.clusters_per_class, seed, shards))
         own = self._embed_places(bench.train, self.mine)
         index = None
         if wants_index:
             self.display.busy("clustering")
-            index = shared_index(own, self.mine, bench.labels, config.clusters_per_class, seed, self.world)
+            index = shared_index(own, self.mine, bench.labels, bench.clusters_per_class, seed, self.world)
         everything = in_order(own, self.mine, self.world) if wants_all else None
         return Snapshot(index, everything, own if config.keep_refreshes else None)
 

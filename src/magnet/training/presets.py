@@ -33,7 +33,8 @@ def _paper(
 
 # From the whitened start, which chooses the rest: the recipe of `magnet.recipe`, which `MagnetClassifier` follows too.
 _VECTORS = {"start": "whitened", "backbone": "linear", "dim": 512, "epochs": 10, "learning_rate": 0.01,
-            "schedule": "cosine", "clusters_per_class": 0, "clusters_per_batch": 48, "examples_per_cluster": 0,
+            "schedule": "cosine", "clusters_per_class": 0, "clusters_by": "size", "clusters_per_batch": 48,
+            "examples_per_cluster": 0,
             "scaling": 0.0, "votes": "chosen", "centres": "auto"}  # fmt: skip
 
 _RECIPE = {"epochs": -1, "alpha": 2.0, "own_mean": "leave-one-out"}
@@ -56,8 +57,8 @@ _TUNED_MAGNET = {"alpha": 3.88, "scaling": 3.26, "clusters_per_class": 2, "clust
 # The same from the whitened start, which chooses K and scaling. AdamW, since the size of the gradient hangs on the
 # network and the method; the rate chosen on training photographs of 18 breeds of Oxford-IIIT Pet.
 _PRETRAINED = {"start": "whitened", "dim": 512, "flip": True, "freeze_batchnorm": True, "optimiser": "adamw",
-               "learning_rate": 1e-4, "schedule": "cosine", "epochs": 6, "clusters_per_class": 0, "scaling": 0.0,
-               "votes": "chosen", "centres": "auto"}  # fmt: skip
+               "learning_rate": 1e-4, "schedule": "cosine", "epochs": 6, "clusters_per_class": 0,
+               "clusters_by": "size", "scaling": 0.0, "votes": "chosen", "centres": "auto"}  # fmt: skip
 
 # With a frozen trunk: vectors, in all but the backbone. What is trained on the plain view is judged by it.
 _FROZEN = {name: value for name, value in _VECTORS.items() if name != "backbone"} | {"freeze": True, "test_draws": 1}
@@ -120,8 +121,8 @@ FROZEN: dict[str, Changes] = {"magnet": _FROZEN | _RECIPE, "": _FROZEN}
 FROZEN_FROM_RANDOM: dict[str, Changes] = {"magnet": _FROZEN_RANDOM | _MAGNET, "": _FROZEN_RANDOM}
 
 # What a network is, and how it looks at images: a warm start has these of the run that it starts from.
-NETWORK = ("backbone", "start", "power", "shrinkage", "standardize", "dim", "hidden", "image_size", "rescale",
-           "freeze_batchnorm")  # fmt: skip
+NETWORK = ("backbone", "start", "power", "shrinkage", "standardize", "start_clusters", "dim", "hidden",
+           "image_size", "rescale", "freeze_batchnorm")  # fmt: skip
 
 
 def start_note(config: TrainConfig) -> str:

@@ -27,6 +27,7 @@ RANGES: dict[str, Bounds] = {
     "alpha": Bounds(0, 1e6, "losses would be lost beside it"),
     "scaling": SHARP,
     "clusters_per_class": Bounds(0, 10**6, "of K-means"),
+    "start_clusters": Bounds(0, 10**6, "of K-means"),
     "clusters_per_batch": Bounds(2, 10**6, "of one batch"),
     "examples_per_cluster": Bounds(0, 10**6, "of one batch"),
     "impostor_fraction": Bounds(0, 1, "a share of the examples", above=True),

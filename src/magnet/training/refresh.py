@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from magnet.backbones import has_batchnorm, reestimate_batchnorm
-from magnet.clustering import KMeansResult, distinct, kmeans_per_class
+from magnet.clustering import ClustersPerClass, KMeansResult, distinct, kmeans_per_class
 from magnet.data import Dataset
 from magnet.files import inside
 from magnet.index import ClusterIndex
@@ -100,7 +100,7 @@ def shards_of(examples: int, dim: int) -> int:
 
 
 def index_by_shards(
-    represent: Callable[[Tensor], Tensor], labels: Tensor, clusters_per_class: int, seed: int, shards: int
+    represent: Callable[[Tensor], Tensor], labels: Tensor, clusters_per_class: ClustersPerClass, seed: int, shards: int
 ) -> ClusterIndex:
     """What ``ClusterIndex.fit`` makes of all representations, which are never there at the same time.
 

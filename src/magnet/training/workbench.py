@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from torch.nn import functional
 from magnet.backbones import Backbone, VectorBackbone, WhitenedEmbedding, build, freeze, freeze_batchnorm, load_weights
 from magnet.backbones.pretrained import PRETRAINED, find_weights
 from magnet.backbones.weights import backbone_of
+from magnet.clustering import ClustersPerClass, clusters_by_size
 from magnet.data import SOURCES, Dataset, open_data
 from magnet.data.photographs import SMALLEST
 from magnet.errors import UserError
@@ -29,7 +30,7 @@ from magnet.training.config import TrainConfig
 from magnet.training.features import device_of, features_for, trunk_features
 from magnet.training.inputs import Views, decoding_workers
 from magnet.training.ranges import COPIES, check_memory
-from magnet.votes import Examples, cluster, stratified_part
+from magnet.votes import LEAST_MEMBERS, Examples, cluster, stratified_part
 
 PLAIN = 1.15  # the enlargement of the plain view
 LARGEST_TRUNK = 2048  # features that an image network gives, about
@@ -73,6 +74,14 @@ class Workbench:
     def workers(self) -> int:
         """Processes that decode images."""
         return decoding_workers(self.config, self.data.kind)
+
+    @cached_property
+    def clusters_per_class(self) -> ClustersPerClass:
+        """K of the index, the same for all classes or by their sizes."""
+        config = self.config
+        if config.clusters_by == "class":
+            return config.clusters_per_class
+        return clusters_by_size(self.labels, config.clusters_per_class, LEAST_MEMBERS)
 
 
 def open_for(config: TrainConfig) -> Dataset:
@@ -339,6 +348,7 @@ def recipe_of(config: TrainConfig) -> Recipe:
         standardize=None if config.standardize == "auto" else config.standardize == "yes",
         shrinkage=None if config.shrinkage < 0 else config.shrinkage,
         n_clusters=config.clusters_per_class or None,
+        start_clusters=config.start_clusters or None,
         scaling=config.scaling or None,
         centres=config.centres,
         alpha=config.alpha,
@@ -352,9 +362,17 @@ def recipe_of(config: TrainConfig) -> Recipe:
 def _given(recipe: Recipe) -> Chosen | None:
     """The settings of the start if the recipe states all of them, else None."""
     power, standardize, shrinkage = recipe.power, recipe.standardize, recipe.shrinkage
-    if power is None or standardize is None or shrinkage is None or recipe.n_clusters is None or recipe.scaling is None:
+    clusters, within, scaling = recipe.n_clusters, recipe.start_clusters, recipe.scaling
+    if (
+        power is None
+        or standardize is None
+        or shrinkage is None
+        or clusters is None
+        or within is None
+        or scaling is None
+    ):
         return None
-    return Chosen(power, standardize, shrinkage, recipe.n_clusters, recipe.scaling, 0.0, None, 0, None)
+    return Chosen(power, standardize, shrinkage, clusters, within, scaling, 0.0, None, 0, None)
 
 
 def _choose_start(
@@ -367,13 +385,13 @@ def _choose_start(
     best = recipe.choose_start(folds, recipe.dim_for(data.x), say)[0]
     votes = best.votes.scaling
     scaling = votes / 2 if recipe.scaling is None else recipe.scaling
-    return Chosen(best.power, best.standardize, best.shrinkage, best.n_clusters, scaling, votes, None, 0, None)
+    _, power, standardize, shrinkage, n_clusters, start_clusters, *_ = best
+    return Chosen(power, standardize, shrinkage, n_clusters, start_clusters, scaling, votes, None, 0, None)
 
 
 def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, labels: Tensor) -> TrainConfig:
     """The configuration with the chosen settings filled in."""
-    sizes = torch.bincount(labels)
-    clusters = int(sizes.clamp_max(chosen.n_clusters).sum())
+    clusters = sum(clusters_by_size(labels, chosen.n_clusters, LEAST_MEMBERS).values())
     together, drawn = recipe.batches_for(clusters)
     config = replace(
         config,
@@ -381,6 +399,7 @@ def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, 
         standardize="yes" if chosen.standardize else "no",
         shrinkage=chosen.shrinkage,
         clusters_per_class=chosen.n_clusters,
+        start_clusters=chosen.start_clusters,
         scaling=chosen.training_scaling,
         clusters_per_batch=max(2, together),
         examples_per_cluster=drawn,
