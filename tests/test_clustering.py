@@ -8,7 +8,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from magnet import _kmeans
-from magnet.clustering import distinct, in_threads, kmeans_per_class, order_by_group, threads
+from magnet.clustering import clusters_by_size, distinct, in_threads, kmeans_per_class, order_by_group, threads
 from watching import Watch
 
 
@@ -400,3 +400,11 @@ def test_ordering_holds_one_table_and_a_block_however_many_rows(monkeypatch):
     with Watch() as watch:
         order_by_group(ids, sizes)
     assert [elements for _, elements in watch.made if elements > 64] == [5000]
+
+
+def test_clusters_by_size_are_in_proportion_one_at_least_and_the_same_for_equal_classes():
+    labels = torch.tensor([7] * 60 + [2] * 20 + [5] * 39 + [9])
+    assert clusters_by_size(labels, 4) == {2: 3, 5: 5, 7: 8, 9: 1}
+    assert clusters_by_size(labels, 1) == {2: 1, 5: 1, 7: 1, 9: 1}
+    assert clusters_by_size(labels, 40, least_members=4) == {2: 5, 5: 9, 7: 15, 9: 1}
+    assert clusters_by_size(torch.arange(30) % 3, 8) == {0: 8, 1: 8, 2: 8}

@@ -101,6 +101,31 @@ def test_held_out_votes_find_the_modes_that_labels_hide_and_no_others():
     assert choose_start(folds, standardize=(False,), dim=8)[0].n_clusters == 1
 
 
+def test_classes_of_one_mode_and_of_six_get_clusters_by_their_sizes():
+    rng = torch.Generator().manual_seed(0)
+    modes = 5 * torch.randn(14, 20, generator=rng, dtype=torch.float64)
+    owner = torch.tensor([0] * 6 + [1] * 6 + [2, 3])  # two classes of six kinds, two of one
+    which = torch.arange(14).repeat_interleave(40)
+    x = modes[which] + 2 * torch.randn(len(which), 20, generator=rng, dtype=torch.float64)
+    data = Examples(x, owner[which])
+    index = cluster(data.x, data.labels, 4, seed=0)
+    assert torch.bincount(index.centre_labels).tolist() == [7, 7, 1, 1]
+    best = choose_start(hold_out(data, 0.2, torch.ones(4), 128, seed=0), standardize=(False,), dim=20)[0]
+    assert best.n_clusters == 4
+
+
+def test_whitening_within_clusters_is_taken_where_it_clearly_helps_and_else_within_classes():
+    folds = hold_out(two_modes(each=200), 0.2, torch.ones(4), 128, seed=0)
+    apart = choose_start(folds, standardize=(False,), dim=8)[0]
+    assert (apart.n_clusters, apart.start_clusters) == (2, 2)  # what lies between the two modes is no noise
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.arange(600) % 3
+    x = 2 * torch.eye(3, 12, dtype=torch.float64)[labels] + torch.randn(600, 12, generator=rng, dtype=torch.float64)
+    folds = hold_out(Examples(x, labels), 0.2, torch.ones(3), 128, seed=0)
+    assert choose_start(folds, standardize=(False,), clusters=(4,), dim=8)[0].start_clusters == 1
+    assert choose_start(folds, standardize=(False,), clusters=(4,), start_clusters=4, dim=8)[0].start_clusters == 4
+
+
 def test_the_square_root_is_taken_where_it_helps_and_never_of_negative_features():
     rng = torch.Generator().manual_seed(0)
     labels = torch.arange(600) % 3

@@ -51,6 +51,20 @@ def test_the_run_keeps_what_was_chosen_and_it_suits_the_data(run):
     assert evaluate(run)["knc"]["error"] < 0.05
 
 
+def test_larger_classes_have_more_clusters_in_training_and_in_the_votes(tmp_path):
+    rng = np.random.default_rng(0)
+    modes, owner = 4 * rng.normal(size=(8, 16)), np.array([0, 0, 0, 0, 0, 0, 1, 2])
+    which = np.repeat(np.arange(8), 30)
+    x = modes[which] + 8 + rng.normal(size=(len(which), 16))
+    np.savez(tmp_path / "sizes.npz", X=x.astype("float32"), y=owner[which])
+    chosen = settings(tmp_path / "sizes.npz", clusters_per_class=3, steps=8, out=tmp_path / "run")
+    assert chosen.clusters_by == "size"
+    found = Run(train(chosen, silent=True))
+    assert torch.bincount(found.index.centre_labels).tolist() == [7, 1, 1]
+    index = make_workbench(found.config).clusters_per_class
+    assert index == {0: 7, 1: 1, 2: 1}
+
+
 def test_the_same_seed_gives_the_same_run(run, two_modes, tmp_path):
     again = Run(train(settings(two_modes, out=tmp_path / "again"), silent=True))
     assert torch.equal(again.references, run.references)
