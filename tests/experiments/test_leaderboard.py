@@ -27,7 +27,7 @@ def test_every_row_has_the_three_errors_and_its_difference_from_magnet(tmp_path)
         pairings=1, methods=("magnet", "softmax", "softmax(start=random)"), console=Console(quiet=True),
     )  # fmt: skip
     outcome = leaderboard.run(lab)
-    errors, differences, settings = outcome.tables
+    errors, differences, race, settings = outcome.tables
     names = [row[0] for row in errors.rows]
     assert {"Magnet", "softmax", "logistic regression, start", "logistic regression, features", "kNC, start"} <= set(
         names
@@ -38,5 +38,8 @@ def test_every_row_has_the_three_errors_and_its_difference_from_magnet(tmp_path)
         assert len(found["own"]) == runs
         assert len(found["merged"]) == len(found["hidden"]) == 1
         assert all(0 <= error <= 1 for error in [*found["own"], *found["merged"], *found["hidden"]])
+    assert [row[0] for row in race.rows] == ["Magnet", "softmax", "softmax (start random)"]
+    assert all(0 < float(row[2]) or row[2] == "0" for row in race.rows), "processor seconds of each"
+    assert all(min(found["seconds"]) > 0 for found in outcome.values.values())
     assert {row[0] for row in settings.rows} == {"Magnet", "softmax", "softmax (start random)"}
     json.dumps(outcome.values)

@@ -71,7 +71,8 @@ def test_the_same_seed_gives_the_same_run(run, two_modes, tmp_path):
 
 
 def test_before_the_first_step_the_network_is_the_closed_form_start(two_modes):
-    config = settings(two_modes, power=0.5, shrinkage=0.4, standardize="no", clusters_per_class=2, method="softmax")
+    config = settings(two_modes, power=0.5, shrinkage=0.4, standardize="no", clusters_per_class=2, start_clusters=2,
+                      method="softmax")  # fmt: skip
     bench = make_workbench(complete(config, open_for(config)))
     x, labels = bench.data.batch(bench.train), bench.labels
     start = WithinClusters(x, labels, 2, power=0.5).start(0.4, 10)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -26,6 +27,7 @@ from magnet.training.train import train
 from magnet.training.workbench import absolute, complete
 
 JUDGED = "judged"  # a file in a run whose weights were dropped: its validation errors are known, or it DIVERGED
+PROCESSOR = "processor-seconds"  # a file in a run
 TOP = 5
 Rule = Literal["head", "knc", "knn"]
 RULES: tuple[Rule, ...] = ("head", "knc", "knn")
@@ -87,6 +89,23 @@ def validation_curve(run: Path) -> list[tuple[int, float]]:
     return [(int(r["step"]), float(r["error"])) for r in read_journal(run) if r["kind"] == "validation"]
 
 
+def processor_seconds(run: Path) -> float:
+    """What a run took so far, its start included; 0 if that is not known. Other work beside it does not count."""
+    file = run / PROCESSOR
+    return float(file.read_text(encoding="utf-8")) if file.is_file() else 0.0
+
+
+def seconds_curve(run: Path) -> list[tuple[float, float]]:
+    """The validation errors of a finished run against processor seconds: the start, then even steps."""
+    times = [record["seconds"] for record in read_journal(run) if record["kind"] == "time"]
+    curve, total = validation_curve(run), processor_seconds(run)
+    if not (times and curve and total):
+        return []
+    apart = sum(times[-1].get(name, 0.0) for name in ("features", "start")) / (sum(times[-1].values()) or 1.0)
+    last = curve[-1][0]
+    return [(total * (apart + (1 - apart) * step / last), error) for step, error in curve]
+
+
 def other_data_note(folder: Path, data: Dataset) -> str:
     """A note on the runs in a folder that were trained before their data changed; "" if there are none."""
     changes = [what for run in sorted(folder.glob("*")) if (what := _changes(run, data))]
@@ -123,7 +142,10 @@ def _train(config: TrainConfig, data: Dataset, run: Path) -> None:
         started = False
     if started:  # with the settings that it chose from its data
         config = read_config(run)
+    begun, before = time.process_time(), processor_seconds(run)
     train(replace(config, out=run, evaluate=False), resume=started, data=data, silent=True)
+    with replacing(run / PROCESSOR) as draft:
+        draft.write_text(repr(before + time.process_time() - begun), encoding="utf-8")
 
 
 def _drop_weights(run: Path, result: str) -> None:

@@ -1,5 +1,6 @@
 """The training-curve figure: error against iterations, and how much earlier Magnet is where triplet ends."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -89,7 +90,7 @@ def _ratios(ratios: list[float | None]) -> str:
     return f"{median(known):.1f} ({', '.join(f'{ratio:.1f}' for ratio in known)}{never})"
 
 
-def settled(curve: Curve) -> float | None:
+def settled(curve: Sequence[tuple[float, float]]) -> float | None:
     """The error that a curve ends at: the mean of its last points; None if it has none, because the run diverged."""
     if not curve:
         return None

@@ -271,6 +271,10 @@ class Lab:
         self._tell(config, f"{what}: validation error {shown}", start)
         return curve
 
+    def folder(self, config: TrainConfig) -> Path:
+        """Where a run on `held` is kept."""
+        return self.runs / key_of(config, self.held)
+
     def train(self, config: TrainConfig, data: Dataset | None = None) -> Run | None:
         """The run of a configuration, on `data` unless other data is given; trained now if it has not been.
 

@@ -8,6 +8,7 @@ training.
 """
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,8 +18,10 @@ import torch
 from torch import Tensor
 
 from magnet.data import Dataset, merge_classes
+from magnet.evaluation.concentration import attribute_concentration
 from magnet.evaluation.errors import retrieval
-from magnet.experiments.cache import of_test_part, top_classes, wrong
+from magnet.experiments.cache import of_test_part, processor_seconds, seconds_curve, top_classes, wrong
+from magnet.experiments.dynamics import settled
 from magnet.experiments.hierarchy import SEARCH_PAIRING
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import (
@@ -35,6 +38,7 @@ from magnet.experiments.outcome import (
 from magnet.experiments.search import CLASSES, settings_table
 from magnet.methods import method_class
 from magnet.recipe import Recipe, vote
+from magnet.runs.run import Run
 from magnet.start import Start, WithinClusters
 from magnet.training.config import TrainConfig
 from magnet.votes import Examples, Folds, choose_knc, cluster, stratified_folds
@@ -48,7 +52,10 @@ CONVEX = {
     "nearest class mean": "means",
     "kNC": "knc",
 }
-COLUMNS = ("own", "knc", "means", "knn", "map", "merged", "merged_knc", "hidden")
+COLUMNS = ("own", "knc", "means", "knn", "map", "attributes", "merged", "merged_knc", "hidden", "seconds")
+HEADS = ("own rule", "kNC", "kNC, means", "soft kNN", "MAP@R", "attributes", "merged pairs", "merged, kNC",
+         "hidden classes", "seconds")  # fmt: skip
+SIZE = 32  # neighbours among which attributes are counted
 ON_PAIRS = ("merged", "merged_knc", "hidden")  # columns of the runs on merged pairs
 Rule = Callable[[Tensor], np.ndarray]
 Values = dict[str, list[Any]]
@@ -56,7 +63,7 @@ Values = dict[str, list[Any]]
 
 def run(lab: Lab) -> Outcome:
     """Search, train and test every row on the classes, then on random pairs of them."""
-    lab.expect(len(lab.methods) * (2 * lab.tries + lab.seeds + lab.pairings))
+    lab.expect(len(lab.methods) * (2 * lab.tries + lab.seeds + lab.pairings + 1))
     seed = lab.configure("magnet").seed
     pairs = [merge_classes(lab.data, seed + number) for number in range(lab.pairings)]
     held = merge_classes(lab.held, seed + SEARCH_PAIRING)
@@ -68,6 +75,7 @@ def run(lab: Lab) -> Outcome:
         best[row] = lab.best(row), lab.best_on(row, held, PAIRS)
         values[row], mistakes[row] = _trained(lab, *best[row], pairs)
         settings[row] = lab.chosen[CLASSES][row]
+    race = _race(lab, {row: on_classes for row, (on_classes, _) in best.items()})
     if lab.linear:
         for name, rows in _untrained(lab, *best["magnet"], held, pairs).items():
             values[name], mistakes[name] = rows
@@ -75,6 +83,7 @@ def run(lab: Lab) -> Outcome:
         [
             _table(lab, values),
             _comparison(lab, mistakes),
+            race,
             settings_table("Settings, chosen on validation data", settings),
         ],
         values={name: dict(found) for name, found in values.items()},
@@ -103,6 +112,9 @@ def _trained(
         found["means"].append(float((means.predict(queries) != truth).double().mean()))
         found["knn"].append(float(wrong(answers["knn"], truth).mean()))
         found["map"].append(retrieval(queries, truth)["map@r"])
+        found["seconds"].append(processor_seconds(run.folder))
+        if lab.data.attributes is not None:
+            found["attributes"].append(_shared_attributes(run))
     for number, merged in enumerate(pairs):
         run = lab.train(replace(on_pairs, seed=on_pairs.seed + number), merged)
         if run is None:
@@ -122,6 +134,46 @@ def _trained(
             wrongs[name].append(each)
             found[name].append(float(each.mean()))
     return found, wrongs
+
+
+def _shared_attributes(run: Run) -> float:
+    """How many of the nearest test examples share an attribute; of other classes, where it is one of the classes."""
+    attributes = run.data.attributes
+    assert attributes is not None
+    rows = run.data.indices("test")
+    others = attributes.level == "class"
+    found = attribute_concentration(
+        of_test_part(run), attributes.keep(rows.numpy()).values, sizes=(SIZE,), labels=run.data.labels[rows],
+        others_only=others,
+    )  # fmt: skip
+    return float(found.precision[0])
+
+
+def _race(lab: Lab, configs: dict[str, TrainConfig]) -> Table:
+    """Processor seconds until each row has the validation error at which the best of the others ends."""
+    curves = {}
+    for row, config in configs.items():
+        watched = replace(config, validate_every=1)
+        lab.judge(watched, what="curve against seconds")
+        curves[row] = seconds_curve(lab.folder(watched))
+    ends = {row: end for row, curve in curves.items() if row != "magnet" and (end := settled(curve)) is not None}
+    if not ends:
+        return Table("Seconds to the best peer's error", ["method", "seconds"], [])
+    peer = min(ends, key=lambda row: (ends[row], row))
+    goal = ends[peer]
+    rows = []
+    for row, curve in curves.items():
+        there = next((seconds for seconds, error in curve if error <= goal), None)
+        shown = f"{100 * curve[-1][1]:.1f}" if curve else DIVERGED
+        cells = [shown, f"{curve[-1][0]:.0f}" if curve else "", "never" if there is None else f"{there:.0f}"]
+        rows.append([pretty(row), *cells])
+    return Table(
+        f"Processor seconds to the error at which {pretty(peer)} ends, the best of the others: {100 * goal:.1f} %",
+        ["method", "error at the end, %", "seconds in all", "seconds until there"],
+        rows,
+        "Validation errors after each epoch, one seed; an end is the mean of the last three. Settings are given, the "
+        "start is fitted within the time.",
+    )
 
 
 def _untrained(
@@ -161,8 +213,13 @@ def _judge(
     x = data.batch(train).double()
     space = _space(start, Examples(x, data.labels[train]))
     inside, queries = space(x), space(data.batch(test).double())
-    wrongs[what].append(_fit(kind, setting, Examples(inside, data.labels[train]))(queries) != data.labels[test].numpy())
+    begun = time.process_time()
+    rule = _fit(kind, setting, Examples(inside, data.labels[train]))
+    seconds = time.process_time() - begun
+    wrongs[what].append(rule(queries) != data.labels[test].numpy())
     found[what].append(float(wrongs[what][-1].mean()))
+    if what == "own":
+        found["seconds"].append(seconds)
     if what == "merged":
         hidden = data.fine_labels
         assert hidden is not None
@@ -232,24 +289,28 @@ def _knc(data: Examples) -> Rule:
 
 
 def _table(lab: Lab, values: dict[str, Values]) -> Table:
-    heads = ("own rule", "kNC", "kNC, means", "soft kNN", "MAP@R", "merged pairs", "merged, kNC", "hidden classes")
+    shown = [column for column in COLUMNS if any(found[column] for found in values.values())]
     rows = []
     for name, found in values.items():
         cells = [pretty(name) if name in lab.methods else name]
-        for column in COLUMNS:
+        for column in shown:
             if not found[column]:
                 cells.append("")
+            elif column == "seconds":
+                cells.append(f"{np.mean(found[column]):.0f}")
             else:
                 cells.append(spread(found[column]) if None not in found[column] else DIVERGED)
         rows.append(cells)
     return Table(
         f"{lab.data.name}: error on the {len(lab.data.indices('test')):,} test examples, in %",
-        ["method", *heads],
+        ["method", *(head for column, head in zip(COLUMNS, HEADS, strict=True) if column in shown)],
         rows,
         f"Mean ± standard deviation: own rule, kNC, kNN and MAP@R (in %, larger is better) over {lab.seeds} seeds, "
         f"merged and hidden over {lab.pairings} pairings. Methods have the whitened start unless the row says "
         'otherwise; "features" and "start" say where the others work. kNC: centres (means or refined), K and scaling '
-        "chosen by validation data. Hidden: kNC on the classes, after training on merged pairs of them.",
+        "chosen by validation data. Hidden: kNC on the classes, after training on merged pairs of them. Seconds: of a "
+        "processor, for one run or fit with its settings given"
+        + (f". Attributes: shared by the {SIZE} nearest, in %, larger is better." if "attributes" in shown else "."),
     )
 
 
