@@ -39,3 +39,8 @@ def test_repetitions_that_disagree_widen_the_interval() -> None:
 def test_shapes_must_agree() -> None:
     with pytest.raises(ValueError, match=r"\(1, 3\) and \(1, 4\)"):
         paired_interval(np.zeros(3), np.zeros(4))
+
+
+def test_two_that_make_no_mistake_are_equal():
+    none = np.zeros((2, 50))
+    assert tuple(relative_interval(none, none)) == (0, 0, 0)

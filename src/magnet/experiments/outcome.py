@@ -67,8 +67,9 @@ def paired_interval(a: np.ndarray, b: np.ndarray, *, seed: int = 0, draws: int =
 
 
 def relative_interval(a: np.ndarray, b: np.ndarray, *, seed: int = 0, draws: int = 2000) -> Interval:
-    """The relative difference 1 - mean(a) / mean(b). Arguments as for `paired_interval`."""
-    return _interval(a, b, lambda x, y: 1 - x / np.maximum(y, np.finfo(float).tiny), seed, draws)
+    """The relative difference 1 - mean(a) / mean(b), 0 where the two are equal. Arguments as for `paired_interval`."""
+    least = np.finfo(float).tiny
+    return _interval(a, b, lambda x, y: np.where(x == y, 0.0, 1 - x / np.maximum(y, least)), seed, draws)
 
 
 def in_both(a: Sequence[np.ndarray | None], b: Sequence[np.ndarray | None]) -> tuple[np.ndarray, np.ndarray] | None:
