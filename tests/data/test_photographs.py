@@ -32,6 +32,14 @@ def test_image_files_of_some_size_are_photographs_in_a_folder_a_table_or_a_named
         assert are_photographs(spec), spec
 
 
+def test_photographs_in_a_table_are_found_by_the_column_of_their_labels(folder, tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    images = [file.read_bytes() for file in sorted(folder.rglob("*.png"))]
+    table = pyarrow.table({"image": images, "species": ["a"] * 3 + ["b"] * 3})
+    parquet.write_table(table, tmp_path / "photos.parquet")
+    assert are_photographs(str(tmp_path / "photos.parquet"), "species")
+
+
 def test_icons_vectors_and_what_is_not_there_are_no_photographs(tmp_path):
     picture(tmp_path / "icons" / "a" / "0.png", 28, 28)
     (tmp_path / "empty").mkdir()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 from collections.abc import Iterable, Iterator
@@ -21,14 +20,19 @@ SMALLEST = 64  # the short side of a photograph, in pixels: what is smaller is a
 FEW = 15  # files whose sizes are looked at
 
 
-def are_photographs(spec: str) -> bool:
-    """Whether what --data names holds image files of the size of photographs; False where it holds no image files."""
+def are_photographs(spec: str, label: str = "") -> bool:
+    """Whether what --data names holds image files of the size of photographs; False where it holds no image files.
+
+    Args:
+        spec: what --data takes.
+        label: the column of the labels, without which some tables cannot be read.
+    """
     name, colon, folder = spec.partition(":")
     path = Path(folder if colon and name.replace("-", "").isalpha() else spec).expanduser()
     found: list[Path | EncodedImage] = list(islice(_files(path), FEW))
-    if not found and path.exists() and kind_of(spec) == "images":  # inside of archives and tables
+    if not found and path.exists() and kind_of(spec) == "images":  # in archives, or in tables and where these say
         with suppress(UserError):
-            content = find_source(spec)().content
+            content = find_source(spec, label=label)().content
             found = [] if isinstance(content, np.ndarray) else list(content[:: max(1, len(content) // FEW)])
     return short_side(found) >= SMALLEST
 
@@ -45,12 +49,7 @@ def short_side(images: Iterable[Path | EncodedImage]) -> int:
     return median_low(sides) if sides else 0
 
 
-def _files(path: Path) -> Iterator[Path]:
-    """Image files in a folder or a table, as they come."""
-    if path.is_dir():
-        for place, _, names in os.walk(path, followlinks=True):
-            yield from (Path(place) / name for name in names if is_image(name))
-    elif path.suffix.lower() == ".csv" and path.is_file():
-        with suppress(OSError, ValueError, csv.Error), path.open(newline="", encoding="utf-8-sig") as stream:
-            for row in csv.DictReader(stream, skipinitialspace=True):
-                yield path.parent / (row.get("path") or "")
+def _files(folder: Path) -> Iterator[Path]:
+    """Image files in a folder, in any order; none of what is no folder."""
+    for place, _, names in os.walk(folder, followlinks=True):
+        yield from (Path(place) / name for name in names if is_image(name))

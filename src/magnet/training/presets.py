@@ -138,7 +138,11 @@ def start_note(config: TrainConfig) -> str:
             f"{config.preset} starts from scratch here, where the paper starts from three epochs of ImageNet: give "
             "--warm-start RUN (a softmax run) or --weights FILE"
         )
-    if config.preset.startswith("paper/") or kind_of(config.data) == "vectors" or not are_photographs(config.data):
+    if (
+        config.preset.startswith("paper/")
+        or kind_of(config.data) == "vectors"
+        or not are_photographs(config.data, config.label)
+    ):
         return ""
     have = (
         f"leave out --backbone and --preset for {PHOTOGRAPHS}"
@@ -183,7 +187,7 @@ def _by_data(config: TrainConfig) -> str:
         return "pretrained"
     if config.warm_start and (config.warm_start / CONFIG).is_file():
         return "pretrained" if read_config(config.warm_start).preset == "pretrained" else "images"
-    found = config.backbone == "auto" and weights_for_photographs() and are_photographs(config.data)
+    found = config.backbone == "auto" and weights_for_photographs() and are_photographs(config.data, config.label)
     return "pretrained" if found else "images"
 
 
