@@ -97,6 +97,19 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """`replacing` for a file that somebody asked for: its folder is made, and what goes wrong is a `UserError`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as draft:
+            yield draft
+    except StorageError as error:
+        raise UserError(str(error)) from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error}") from error
+
+
+@contextmanager
 def storing(path: Path) -> Iterator[None]:
     """Turn what a full or read-only disk makes the block raise into a `StorageError`, which says what to do."""
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, progress, read_options, say_notes
 from magnet.data.sources import find_source
 from magnet.errors import UserError, check_at_least
-from magnet.files import check_file, replacing
+from magnet.files import check_file, writing
 from magnet.training.config import check_run
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
         arrays = _labelled(run, options) if options.data else _unlabelled(run, options.inputs)
         if options.dims:
             arrays["X"] = arrays["X"] @ run.directions(options.dims).T.numpy()
-    _write(options.out, arrays)
+    write_arrays(options.out, arrays)
     count, dim = arrays["X"].shape
     print(f"{count} representations of {dim} dimensions are in {options.out}")
 
@@ -122,13 +122,9 @@ def _unlabelled(run: "Run", inputs: Sequence[Path]) -> dict[str, Any]:
     return {"X": run.embed(torch.arange(len(names)), data, test=True).numpy(), "name": np.array(names)}
 
 
-def _write(path: Path, arrays: dict[str, Any]) -> None:
+def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
     """Write an .npz whole or not at all."""
     import numpy as np
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as draft, draft.open("wb") as file:
-            np.savez(file, **arrays)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error}") from error
+    with writing(path) as draft, draft.open("wb") as file:
+        np.savez(file, **arrays)

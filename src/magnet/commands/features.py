@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from magnet.backbones.pretrained import EXTRA, PRETRAINED
+from magnet.commands.embed import write_arrays
 from magnet.commands.terminal import progress, read_options, say_notes
 from magnet.commands.train import check_settings
+from magnet.data.arrow import import_pyarrow
 from magnet.data.sources import kind_of
 from magnet.errors import UserError
-from magnet.files import check_file, replacing
+from magnet.files import check_file, writing
 from magnet.training.config import TrainConfig
 from magnet.training.presets import start_note, with_preset
 
@@ -63,6 +65,8 @@ def main(arguments: Sequence[str]) -> None:
     """Compute and write."""
     options = read_options(Features, "features", HELP, arguments)
     check_file(options.out, force=options.force, kinds=KINDS)
+    if options.out.suffix.lower() == ".parquet":
+        import_pyarrow()  # what is missing is said before the work
     config = _config(options)
     check_settings(config)
     if kind_of(config.data) == "vectors":
@@ -106,32 +110,21 @@ def _write(path: Path, data: "Dataset", features: Any) -> None:
     """Write a table whole or not at all."""
     import numpy as np
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as draft:
-            if path.suffix.lower() == ".parquet":
-                _write_parquet(draft, data, features)
-                return
-            with draft.open("wb") as file:
-                np.savez(
-                    file, X=features, y=data.labels.numpy(), classes=np.array(data.classes),
-                    name=np.array(list(data.names)), split=data.split,
-                )  # fmt: skip
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error}") from error
+    if path.suffix.lower() == ".parquet":
+        _write_parquet(path, data, features)
+        return
+    arrays = {"X": features, "y": data.labels.numpy(), "classes": np.array(data.classes)}
+    write_arrays(path, arrays | {"name": np.array(list(data.names)), "split": data.split})
 
 
 def _write_parquet(path: Path, data: "Dataset", features: Any) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise UserError("a .parquet needs pyarrow: pip install 'magnet-loss[tables]', or write an .npz") from error
-    flat = pa.array(features.reshape(-1))
+    pyarrow = import_pyarrow()
+    flat = pyarrow.array(features.reshape(-1))
     columns = {
         "name": list(data.names),
         "label": [data.classes[c] for c in data.labels.tolist()],
         "split": [("train", "validation", "test")[part] for part in data.split.tolist()],
-        "features": pa.FixedSizeListArray.from_arrays(flat, features.shape[1]),
+        "features": pyarrow.FixedSizeListArray.from_arrays(flat, features.shape[1]),
     }
-    pq.write_table(pa.table(columns), path)
+    with writing(path) as draft:
+        pyarrow.parquet.write_table(pyarrow.table(columns), draft)

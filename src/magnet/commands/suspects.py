@@ -11,7 +11,7 @@ from rich.console import Console
 
 from magnet.commands.terminal import RunFolder, plain, progress, read_options, say_notes, table
 from magnet.errors import UserError, check_at_least
-from magnet.files import check_file, replacing
+from magnet.files import check_file
 from magnet.training.config import check_run
 
 HELP = """The examples whose labels are likely wrong, worst first.
@@ -85,14 +85,10 @@ def _show(found: list[dict[str, Any]], judged: int, console: Console) -> None:
 def _write(path: Path, found: list[dict[str, Any]]) -> None:
     """Write the table whole or not at all."""
     from magnet.report.explorer.table import safe_cell
+    from magnet.report.html import write_whole
 
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow(["path", "label", "suggestion", "loss", "probability", "split", "row"])
     writer.writerows([safe_cell(value) for value in row.values()] for row in found)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as draft:
-            draft.write_bytes(stream.getvalue().encode("utf-8", "surrogateescape"))
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error}") from error
+    write_whole(path, stream.getvalue().encode("utf-8", "surrogateescape"))

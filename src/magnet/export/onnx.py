@@ -20,7 +20,7 @@ from magnet.evaluation.errors import temper
 from magnet.export.bundle import measured, model_of
 from magnet.export.description import preprocessing
 from magnet.export.model import Model
-from magnet.files import check_file, replacing
+from magnet.files import check_file, writing
 from magnet.runs.run import Run
 
 OPSET = 18  # what the exporter writes without converting; onnxruntime has it since 1.14
@@ -121,14 +121,10 @@ def export_onnx(run: Run | Model, path: str | os.PathLike[str], *, force: bool =
     content = _export(Graph(model).eval(), inputs)
     known = measured(run, plain=True)
     onnx.helper.set_model_props(content, metadata(model) | {"measured": json.dumps(known)})
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as draft:
-            draft.write_bytes(content.SerializeToString())
-            session = runtime.InferenceSession(draft, providers=["CPUExecutionProvider"])
-            found = differences(model, inputs, session.run(list(OUTPUTS), {"inputs": inputs.numpy()}))
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error}") from error
+    with writing(path) as draft:
+        draft.write_bytes(content.SerializeToString())
+        session = runtime.InferenceSession(draft, providers=["CPUExecutionProvider"])
+        found = differences(model, inputs, session.run(list(OUTPUTS), {"inputs": inputs.numpy()}))
     return Checked(len(inputs), real, *found, path.stat().st_size, known)
 
 

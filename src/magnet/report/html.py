@@ -14,8 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from magnet.errors import UserError
-from magnet.files import replacing
+from magnet.files import writing
 
 
 def page(package: str, title: str, data: Mapping[str, Any], *, beside: bool = False) -> str:
@@ -71,12 +70,8 @@ def percent(share: float | None) -> str:
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as draft:
-            draft.write_bytes(content.encode() if isinstance(content, str) else content)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error}") from error
+    with writing(path) as draft:
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def _closed(script: str) -> str:
