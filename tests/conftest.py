@@ -2,10 +2,12 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 # Some virtual processors announce matrix units that they do not have, and bfloat16 arithmetic dies of it. This has to
 # be said before the first product is computed.
@@ -13,6 +15,10 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 from magnet.cli import main
 from magnet.data.benchmarks.digits import list_digits
+from magnet.training.config import TrainConfig
+from magnet.training.train import train
+
+COLOURS = {"red [bold]fox": (200, 40, 40), "grün": (40, 180, 40), "blue": (40, 40, 200)}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -71,3 +77,40 @@ def complaint(capsys):
         return captured.err
 
     return run
+
+
+def paint(path: Path, colour: tuple[int, int, int]) -> Path:
+    """A small noisy picture of one colour."""
+    rng = np.random.default_rng(len(list(path.parent.glob("*"))))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.clip(np.array(colour) + rng.normal(0, 40, (20, 24, 3)), 0, 255)
+    Image.fromarray(pixels.astype(np.uint8)).save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory) -> Path:
+    """A short run on digits. Not to be written to, apart from its cache."""
+    out = tmp_path_factory.mktemp("d") / "run"
+    config = TrainConfig(data="digits", steps=30, scaling=6.0, evaluate=False, quiet=True, out=out)
+    return train(config, silent=True)
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory) -> Path:
+    """Three classes of eight photos; one class name looks like markup."""
+    folder = tmp_path_factory.mktemp("p") / "photos"
+    for name, colour in COLOURS.items():
+        for i in range(8):
+            paint(folder / name / f"{i}.png", colour)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def photo_run(photos) -> Path:
+    """A very short run on the photos. Not to be written to, apart from its cache."""
+    config = TrainConfig(
+        data=str(photos), backbone="convnet", image_size=16, steps=6, workers=0, clusters_per_class=2, scaling=6.0,
+        test_draws=4, evaluate=False, quiet=True, out=photos.parent / "run",
+    )  # fmt: skip
+    return train(config, silent=True)

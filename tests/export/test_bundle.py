@@ -101,7 +101,7 @@ def test_the_preprocessing_written_out_in_the_docs_gives_the_pixels_of_the_plain
 
 def test_images_come_as_paths_opened_or_as_pixels(photo_run, photos):
     model = magnet.load(photo_run)
-    files = [photos / "blue" / "0.png", photos / "red" / "1.png"]
+    files = [photos / "blue" / "0.png", photos / "grün" / "1.png"]
     expected = model.embed(files)
     pixels = np.stack([np.array(Image.open(file)) for file in files])
     for inputs in (
@@ -113,7 +113,7 @@ def test_images_come_as_paths_opened_or_as_pixels(photo_run, photos):
     ):
         assert torch.allclose(model.embed(inputs), expected, atol=1e-5)
     assert torch.allclose(model.embed(pixels[0]), expected[:1], atol=1e-5)
-    assert model.classify(files).labels == ["blue", "red"]
+    assert model.classify(files).labels == ["blue", "grün"]
     for wrong in (pixels.astype(float), 3, [], [None]):
         with pytest.raises(UserError, match="the model takes images"):
             model.embed(wrong)

@@ -16,19 +16,11 @@ from sklearn.datasets import load_digits
 import magnet
 from magnet.cli import main
 from magnet.runs.run import Run
-from magnet.training.config import TrainConfig
-from magnet.training.train import train
 
 pytest.importorskip("huggingface_hub")
 from magnet.export.hub import HubModel, make_card
 
 X = (load_digits().data[:100] / 16).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    config = TrainConfig(data="digits", steps=20, evaluate=False, quiet=True, out=tmp_path_factory.mktemp("h") / "run")
-    return train(config, silent=True)
 
 
 @pytest.fixture(autouse=True)
@@ -128,17 +120,17 @@ def same(one, two):
     assert [row[0].name for row in one.search(X[:5])] == [row[0].name for row in two.search(X[:5])]
 
 
-def test_the_command_writes_a_folder_that_gives_the_same_predictions(run, tmp_path, capsys):
-    assert main(["export", str(run), "--to", str(tmp_path / "hub"), "--hub"]) == 0
+def test_the_command_writes_a_folder_that_gives_the_same_predictions(digits_run, tmp_path, capsys):
+    assert main(["export", str(digits_run), "--to", str(tmp_path / "hub"), "--hub"]) == 0
     files = {file.name for file in (tmp_path / "hub").iterdir()}
     assert {"config.json", "README.md", "bundle.json", "network.safetensors", "clusters.safetensors"} <= files
-    same(magnet.load(run), magnet.load(tmp_path / "hub"))
-    same(magnet.load(run), HubModel.from_pretrained(tmp_path / "hub").model)
-    assert main(["export", str(run), "--to", str(tmp_path / "hub"), "--hub", "--force"]) == 0
+    same(magnet.load(digits_run), magnet.load(tmp_path / "hub"))
+    same(magnet.load(digits_run), HubModel.from_pretrained(tmp_path / "hub").model)
+    assert main(["export", str(digits_run), "--to", str(tmp_path / "hub"), "--hub", "--force"]) == 0
 
 
-def test_the_mixin_saves_and_loads_the_same_model(run, tmp_path):
-    model = HubModel(Run(run))
+def test_the_mixin_saves_and_loads_the_same_model(digits_run, tmp_path):
+    model = HubModel(Run(digits_run))
     model.save_pretrained(tmp_path / "saved")
     same(model.model, HubModel.from_pretrained(str(tmp_path / "saved")).model)
     config = json.loads((tmp_path / "saved" / "config.json").read_text())
@@ -146,32 +138,32 @@ def test_the_mixin_saves_and_loads_the_same_model(run, tmp_path):
     assert not list((tmp_path / "saved").glob(".*"))
 
 
-def test_the_card_says_what_was_measured_and_nothing_of_the_machine(run, tmp_path):
-    card = make_card(Run(run))
+def test_the_card_says_what_was_measured_and_nothing_of_the_machine(digits_run, tmp_path):
+    card = make_card(Run(digits_run))
     assert card.data.library_name == "magnet-loss"
-    error = magnet.evaluate(run)["knc"]["error"]
+    error = magnet.evaluate(digits_run)["knc"]["error"]
     assert f"Error {100 * error:.1f} % on the 540 examples of the test part" in card.text
     assert str(tmp_path.parent) not in str(card)
-    assert "The error is not known here" in make_card(magnet.load(run)).text
+    assert "The error is not known here" in make_card(magnet.load(digits_run)).text
 
 
-def test_what_is_pushed_is_loaded_again_from_the_hub(run, tmp_path, hub, capsys):
-    assert main(["export", str(run), "--to", str(tmp_path / "a"), "--hub"]) == 0
+def test_what_is_pushed_is_loaded_again_from_the_hub(digits_run, tmp_path, hub, capsys):
+    assert main(["export", str(digits_run), "--to", str(tmp_path / "a"), "--hub"]) == 0
     assert SmallHub.files == {}  # nothing is pushed unasked
-    assert main(["export", str(run), "--to", str(tmp_path / "b"), "--push", "me/digits"]) == 0
+    assert main(["export", str(digits_run), "--to", str(tmp_path / "b"), "--push", "me/digits"]) == 0
     assert f"pushed to {hub}/me/digits" in capsys.readouterr().out
     assert SmallHub.files == {file.name: file.read_bytes() for file in (tmp_path / "b").iterdir()}
-    same(magnet.load(run), HubModel.from_pretrained("me/digits").model)
+    same(magnet.load(digits_run), HubModel.from_pretrained("me/digits").model)
     SmallHub.files.clear()
-    HubModel(Run(run)).push_to_hub("me/digits")
-    same(magnet.load(run), HubModel.from_pretrained("me/digits", cache_dir=tmp_path / "c").model)
+    HubModel(Run(digits_run)).push_to_hub("me/digits")
+    same(magnet.load(digits_run), HubModel.from_pretrained("me/digits", cache_dir=tmp_path / "c").model)
 
 
-def test_a_push_that_fails_is_said_in_a_line(run, tmp_path, monkeypatch, complaint):
+def test_a_push_that_fails_is_said_in_a_line(digits_run, tmp_path, monkeypatch, complaint):
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    said = complaint("export", str(run), "--to", str(tmp_path / "c"), "--push", "me/digits")
+    said = complaint("export", str(digits_run), "--to", str(tmp_path / "c"), "--push", "me/digits")
     assert "is written, but cannot be pushed to me/digits: " in said
     assert "refused" in said
-    assert "expected USER/NAME" in complaint("export", str(run), "--to", str(tmp_path / "d"), "--push", "digits")
+    assert "expected USER/NAME" in complaint("export", str(digits_run), "--to", str(tmp_path / "d"), "--push", "digits")
     assert not (tmp_path / "d").exists()
-    assert "for folders" in complaint("export", str(run), "--to", str(tmp_path / "x.onnx"), "--hub")
+    assert "for folders" in complaint("export", str(digits_run), "--to", str(tmp_path / "x.onnx"), "--hub")

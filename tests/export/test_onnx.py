@@ -74,8 +74,8 @@ def test_photos_prepared_as_the_metadata_say_get_the_same_answer(photo_run, phot
     assert preprocessing["stored_side"] == 21
     assert "resize the short side to 21 and keep the centre square" in preprocessing["exactly"]
     assert preprocessing["value_range"] == [0, 1]
-    assert json.loads(facts["classes"]) == ["blue", "grün", "red"]
-    assert json.loads(facts["cluster_labels"]) == ["blue"] * 2 + ["grün"] * 2 + ["red"] * 2
+    assert json.loads(facts["classes"]) == ["blue", "grün", "red [bold]fox"]
+    assert json.loads(facts["cluster_labels"]) == ["blue"] * 2 + ["grün"] * 2 + ["red [bold]fox"] * 2
     rule = run.rule("knc")
     assert (float(facts["variance"]), float(facts["scaling"])) == (rule.variance, 6.0)
     assert (facts["method"], facts["magnet_version"]) == ("magnet", magnet.__version__)

@@ -42,9 +42,8 @@ def start(model, **options):
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    config = TrainConfig(data="digits", steps=20, evaluate=False, quiet=True, out=tmp_path_factory.mktemp("s") / "run")
-    return magnet.load(train(config, silent=True))
+def model(digits_run):
+    return magnet.load(digits_run)
 
 
 @pytest.fixture(scope="module")
