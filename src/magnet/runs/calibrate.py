@@ -1,8 +1,8 @@
-"""What is learnt of a run from examples held out of its clusters: temperatures, and how far away is too far.
+"""What held-out examples determine for the use of a run: votes, temperatures and the novelty threshold.
 
-Held out are the examples of the validation part, seen as test examples are. A run without one is asked about its own
-training examples, a fifth at a time, by clusters fitted to the other four fifths. The network has seen those, so the
-numbers are then on the confident side.
+The held-out examples are those of the validation part, in their test views. Without a validation part, the training
+part is cross-validated in five folds: clusters are fitted to four of them and judged on the fifth. The network was
+trained on all of them, so probabilities are then a little too confident.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,6 @@ from magnet.errors import UserError
 from magnet.evaluation.errors import FOLDS, MANY, Ranking, choose_temperature
 from magnet.files import inside, read_record, write_record
 from magnet.schema import Bounds, Count, Positive
-from magnet.training.config import TrainConfig
 from magnet.votes import (
     PULL,
     Examples,
@@ -35,35 +34,34 @@ from magnet.votes import (
 if TYPE_CHECKING:
     from magnet.runs.run import Run
 
-CELLS = 2**23  # of tables with a column for every class: 64 MB
-MOST = 20_000  # training examples that votes are chosen by, where there is no validation part
+CELLS = 2**23  # in a table with a column for every class: 64 MB
+MOST = 20_000  # training examples to choose votes by, without a validation part
 Scores = dict[str, tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Numbers for the use of a run."""
+    """The temperatures and the novelty threshold of a run."""
 
-    temperatures: dict[str, Positive]  # of each classifier: knc, knn, head; 1 where a fitted one does not help
-    log_loss: dict[str, float]  # of each classifier on the held-out examples, as it is
+    temperatures: dict[str, Positive]  # of each classifier (knc, knn, head); 1 if a temperature does not help
+    log_loss: dict[str, float]  # of each classifier on the held-out examples, without a temperature
     log_loss_tempered: dict[str, float]  # with a temperature fitted to other held-out examples
-    novelty_threshold: (
-        Annotated[float, Bounds(0)] | None
-    )  # distance to the nearest centre, in sigma; None: unknown, nothing is refused
-    held_out: Literal["validation", "train"]
-    examples: Count  # held out; 0, and temperatures of 1, where every class has one example only
+    # The distance to the nearest centre, in sigma, above which an example is novel; None: unknown, nothing is novel.
+    novelty_threshold: Annotated[float, Bounds(0)] | None
+    held_out: Literal["validation", "train"]  # the part that the held-out examples are from
+    examples: Count  # held out; 0 if every class has one example only, and all temperatures are then 1
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """As it is written in the cache of a run."""
+    """The record in the cache of a run."""
 
     key: str  # of all that it depends on
     calibration: Calibration
 
 
 class _Held(NamedTuple):
-    """Representations (n, d) with labels (n,), and classifiers that were made without them."""
+    """Held-out representations (n, d) with labels (n,), and classifiers that were fitted without them."""
 
     queries: Tensor
     labels: Tensor
@@ -72,38 +70,34 @@ class _Held(NamedTuple):
 
 
 def choose_votes(run: "Run", representations: Tensor, labels: Tensor | None = None) -> dict[str, Votes]:
-    """How clusters (``knc``) and examples (``knn``) vote for the classes that the run was trained on, or other ones.
+    """How clusters (``knc``) and examples (``knn``) vote.
 
-    What the configuration gives is taken; the rest is chosen by the log-loss on held-out examples (see above).
+    Votes that the configuration states are used; the others are chosen by the log-loss on held-out examples.
 
     Args:
         run: with its data open.
         representations: (N, d) of its training part.
-        labels: of all examples of the data, instead of their classes.
+        labels: of all examples of the data, to vote for other labels than the run was trained on.
     """
-    config = run.config
-    if labels is None and config.votes_scaling and config.votes_clusters and config.knn_scaling:
+    config, given = run.config, None
+    if labels is None and config.votes_scaling and config.votes_clusters:
         pull = (config.pull or PULL) if config.centres == "refined" else None
-        return {
-            "knc": Votes(config.votes_scaling, config.neighbours, config.votes_clusters, pull),
-            "knn": Votes(config.knn_scaling, config.knn_neighbours or config.neighbours),
-        }
+        given = Votes(config.votes_scaling, config.neighbours, config.votes_clusters, pull)
+    if given is not None and config.knn_scaling:
+        return {"knc": given, "knn": Votes(config.knn_scaling, config.knn_neighbours or config.neighbours)}
     folds = _folds_of(run, representations, run.data.labels if labels is None else labels)
     if folds is None:
         scaling, clusters = config.votes_scaling or run.learner.method.scaling, config.clusters_per_class
         return {"knc": Votes(scaling, config.neighbours, clusters), "knn": Votes(scaling, config.neighbours)}
-    if labels is None and config.votes_scaling and config.votes_clusters:
-        pull = (config.pull or PULL) if config.centres == "refined" else None
-        knc = Votes(config.votes_scaling, config.neighbours, config.votes_clusters, pull)
-    else:
-        wanted = [config.votes_clusters] if labels is None and config.votes_clusters else _numbers(config)
-        knc = choose_knc(folds, wanted, config.centres)
+    numbers = sorted({1, 2, 4, config.clusters_per_class})  # of clusters of a class that may vote
+    wanted = [config.votes_clusters] if labels is None and config.votes_clusters else numbers
+    knc = given or choose_knc(folds, wanted, config.centres)
     variances = [index.variance for index in folds.cluster([part.x for part in folds.parts], knc.clusters, restarts=1)]
     return {"knc": knc, "knn": choose_knn(folds, variances)}
 
 
 def refitted(run: "Run", labels: Tensor) -> dict[str, SoftNeighbours]:
-    """kNC and soft kNN fitted to other labels (N,) of all examples than the labels of the training."""
+    """kNC and soft kNN fitted to labels (N,) of all examples, other than those that the run was trained on."""
     config, own, references = run.config, labels[run.train], run.references
     votes = choose_votes(run, references, labels) if config.votes == "chosen" else {}
     index = run.clustered(references, own, votes)
@@ -119,13 +113,8 @@ def refitted(run: "Run", labels: Tensor) -> dict[str, SoftNeighbours]:
     return {"knc": clusters, "knn": votes["knn"].of_examples(references, own, index.variance)}
 
 
-def _numbers(config: TrainConfig) -> list[int]:
-    """Numbers of clusters that may vote: around that of the training."""
-    return sorted({1, 2, 4, config.clusters_per_class})
-
-
 def _folds_of(run: "Run", representations: Tensor, labels: Tensor) -> Folds | None:
-    """The training part and the validation part; of a run without one, the training part by fifths."""
+    """The training part with the validation part held out, or else folds of the training part."""
     own, rows = labels[run.train], run.data.indices("validation")
     weight = torch.ones(int(labels.max()) + 1, dtype=torch.float64)
     if len(rows):
@@ -139,7 +128,7 @@ def _folds_of(run: "Run", representations: Tensor, labels: Tensor) -> Folds | No
 
 @torch.no_grad()
 def class_scores(run: "Run", queries: Tensor, knc: SoftNeighbours, knn: SoftNeighbours) -> Scores:
-    """For each classifier the log-probabilities (n, C) and the class of each column (C,); a head's if there is one."""
+    """For each classifier the log-probabilities (n, C) and the class of each column (C,), including the head."""
     scores = {name: (rule.predict_log_proba(queries), rule.classes) for name, rule in {"knc": knc, "knn": knn}.items()}
     logits = run.learner.method.logits(queries.to(run.device))
     if logits is not None:
@@ -149,7 +138,7 @@ def class_scores(run: "Run", queries: Tensor, knc: SoftNeighbours, knn: SoftNeig
 
 @torch.no_grad()
 def rankings(run: "Run", queries: Tensor, temperatures: Mapping[str, float]) -> dict[str, Ranking]:
-    """For each classifier what it says of the queries (n, d); the head's too if there is one."""
+    """The predictions of each classifier for queries (n, d), including the head if there is one."""
     rules = {"knc": run.rule("knc"), "knn": run.rule("knn")}
     found = {
         name: Ranking.of(rule.class_votes(queries), rule.classes, temperatures[name]) for name, rule in rules.items()
@@ -169,12 +158,12 @@ def _head_votes(run: "Run", queries: Tensor, classes: int) -> Iterator[tuple[Ten
 
 
 def calibrate(run: "Run", file: Path, key: str) -> Calibration:
-    """The numbers of a run, from ``file`` if they were written there under the same key."""
-    with suppress(OSError, UserError):  # none yet, or a damaged one: it is measured again
+    """The calibration of a run, read from ``file`` if that was written with the same key."""
+    with suppress(OSError, UserError):  # a missing or damaged file is written again
         known: _Kept = read_record(file, _Kept)
         if known.key == key:
             return known.calibration
-    seen = run.open_data()  # without a validation part the numbers would be others
+    seen = run.open_data()  # to use its validation part; without the data, the result is not kept
     found = _measure(run)
     if seen:
         with suppress(OSError):
@@ -218,7 +207,7 @@ def _validation(run: "Run", rows: Tensor) -> _Held:
 
 
 def _folds(run: "Run") -> Iterator[_Held]:
-    """Training examples by fifths; of a large training part one fifth, or less."""
+    """Folds of the training part; of a large one, at most one fold."""
     references, labels, most = run.references, run.labels, min(MANY, max(1, CELLS // len(run.classes)))
     fold = stratified_folds(labels, FOLDS, run.config.seed)
     for number in range(FOLDS if len(labels) <= MANY else 1):

@@ -1,15 +1,15 @@
-"""evaluate: everything that is measured of a run on labelled data."""
+"""Evaluate a run on labelled data: errors, calibration, retrieval, verification, and the worst classes."""
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
 
-from magnet.data import Dataset, open_data
+from magnet.data import Dataset
 from magnet.data.sources import has_label
 from magnet.errors import UserError
 from magnet.evaluation.errors import Ranking, calibration_error, retrieval, worst_classes
@@ -19,10 +19,10 @@ from magnet.runs.calibrate import rankings, refitted
 from magnet.runs.run import Run
 from magnet.schema import Bounds
 from magnet.training.folder import merge_again, restore_parts
-from magnet.training.workbench import absolute
+from magnet.training.workbench import absolute, open_for
 
 WORST = 10  # classes with the most errors that are listed
-FORMAT = 3  # of what is kept in a run: raised when the same run and data are given other numbers
+FORMAT = 3  # of cached results: to be raised when the same run and data give other numbers
 
 
 class Kept(TypedDict):
@@ -38,15 +38,15 @@ class Matched(NamedTuple):
 
     data: Dataset
     rows: Tensor  # (n,) ids into data
-    labels: Tensor  # (n,) classes as the run numbers them
+    labels: Tensor  # (n,) the run's class ids
     left_out: int  # examples of the part whose class the run does not know
     unknown: list[str]  # those classes
 
 
 def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test") -> dict[str, Any]:
-    """Errors of a run under kNC, soft kNN and its own head, and how well its space retrieves.
+    """Errors of a run under kNC, soft kNN and its own head, and measures of retrieval and verification.
 
-    What is found of the run's own test part is kept in the run, and shown from there by every command.
+    The results on the run's own test part are cached in the run; every command reads them from there.
 
     Args:
         run: an opened run.
@@ -54,16 +54,16 @@ def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test") ->
         part: "train", "validation", "test" or "all".
 
     Returns:
-        ``knc``, ``knn`` and, where the method has one, ``head``: ``error`` and ``error@5``, fractions, and the
-        expected calibration error, ``ece`` as it is and ``ece_calibrated`` with the temperature of ``calibration``,
-        which was fitted to held-out training examples. These are of the mean of ``views`` test views of each image;
-        ``plain`` has ``error`` and ``error@5`` of the plain view alone (of vectors, the same). ``retrieval``:
-        ``recall@1`` and ``map@r`` among the examples evaluated, each left out of its own references.
-        ``verification``: pairs of the examples evaluated, see `magnet.evaluation.verification`; thresholds in sigma.
-        ``judge``, of data opened with other labels to judge by: errors of classifiers refitted to these. ``worst``: the
-        classes that go wrong most under ``rule``, the one the method is judged by. ``n`` examples were evaluated, of
-        which ``seen`` are the run's own training examples; ``left_out`` were not, being of the ``unknown`` classes.
-        ``checkpoint`` says which step of the run it is, in words.
+        ``knc``, ``knn`` and, if the method has one, ``head``: ``error`` and ``error@5`` as fractions, and the expected
+        calibration error without (``ece``) and with (``ece_calibrated``) the temperature of ``calibration``. They are
+        for the mean over ``views`` test views of each image; ``plain`` has the errors of the plain view alone (the same
+        for vectors). ``retrieval``: ``recall@1`` and ``map@r`` among the evaluated examples, each left out of its own
+        references. ``verification``: of pairs of the evaluated examples, with thresholds in sigma (see
+        `magnet.evaluation.verification`). ``judge``, for data with other labels to judge by: errors of classifiers
+        refitted to these. ``worst``: the classes with the largest errors under ``rule``, the rule that the method is
+        judged by. ``n``: the number of evaluated examples, of which ``seen`` are training examples of the run;
+        ``left_out``: the number of examples of ``unknown`` classes, which were not evaluated. ``checkpoint``: which
+        step of the run this is, in words.
     """
     if data is None and part == "test":
         found = _kept(run, _name(run), lambda: _measure(run, run.data, part))
@@ -74,7 +74,7 @@ def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test") ->
 
 
 def plain_errors(run: Run) -> dict[str, Any]:
-    """Errors of the plain view on the run's own test part, as `evaluate` has them, without its other measurements.
+    """The errors of the plain view on the run's own test part, without the other measurements of `evaluate`.
 
     Returns:
         ``split``, ``n``, ``rule`` (the one the method is judged by) and ``plain``: for each classifier ``error`` and
@@ -85,7 +85,7 @@ def plain_errors(run: Run) -> dict[str, Any]:
 
 
 def seconds_of_evaluation(run: Run) -> float:
-    """How long evaluating the run's own test part took, whenever that was; 0 if it is not known."""
+    """The seconds that the cached evaluation of the run's own test part took; 0 if there is none."""
     known = _read(run, _name(run))
     return known["seconds"] if known else 0.0
 
@@ -114,34 +114,23 @@ def match(run: Run, data: Dataset, part: str) -> Matched:
 
 
 def open_like(run: Run, spec: str, label: str = "") -> Dataset:
-    """Other data, opened for a run: of the same kind, split by the same seed, decoded for its image size.
+    """Open other data for a run: with the run's seed and image size, and refused if it is of another kind.
 
-    Its labels are in the column ``label``; "": the one of the run, where the data has it.
+    Its labels are in the column ``label``; "": in the run's column of labels, if the data has that.
     """
-    own = absolute(spec) == absolute(run.config.data)
-    validation = run.config.validation if own else 0.0
-    config = run.config
-    data = open_data(
-        spec,
-        label=label or (config.label if own or has_label(spec, config.label) else ""),
-        judge=config.judge if own else "",
-        seed=run.config.seed,
-        validation=validation,
-        on_bad_image=run.config.bad_images,
-        hash_images=run.config.hash_images,
-        max_pixels=run.config.max_pixels,
-    )
-    data = merge_again(run.folder, data)
+    config, own = run.config, absolute(spec) == absolute(run.config.data)
+    label = label or (config.label if own or has_label(spec, config.label) else "")
+    if not own:
+        config = replace(config, judge="", validation=0.0)
+    data = merge_again(run.folder, open_for(replace(config, data=spec, label=label)))
     if own:
         data = restore_parts(run.folder, data)
-    kind, shape = run.kind, run.shape
-    if data.kind != kind:
-        raise UserError(f"{spec} holds {data.kind}, but the run {run.folder} was trained on {kind}")
-    if kind == "images":
-        return data.with_image_size(run.config.image_size)
-    if data.shape != shape:
+    if data.kind != run.kind:
+        raise UserError(f"{spec} holds {data.kind}, but the run {run.folder} was trained on {run.kind}")
+    if data.kind == "vectors" and data.shape != run.shape:
         raise UserError(
-            f"{spec} holds vectors of {data.shape[0]} dimensions, but the run {run.folder} was trained on {shape[0]}"
+            f"{spec} holds vectors of {data.shape[0]} dimensions, but the run {run.folder} was trained on "
+            f"{run.shape[0]}"
         )
     return data
 
@@ -183,7 +172,7 @@ def _measure(run: Run, data: Dataset, part: str) -> dict[str, Any]:
 
 
 def _judged(run: Run, data: Dataset, matched: Matched, queries: Tensor) -> dict[str, Any]:
-    """Errors on the labels that a run is judged by and was not trained on, by classifiers refitted to them."""
+    """Errors of classifiers that were refitted to the labels to judge by, which the run was not trained on."""
     if not data.judged or not run.opened or data.classes != run.data.classes or run.data.fine_labels is None:
         return {}
     assert data.fine_labels is not None
@@ -214,7 +203,7 @@ def _errors(said: dict[str, Ranking], matched: Matched) -> dict[str, dict[str, f
 
 
 def _kept(run: Run, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """A result on the run's own data: the one in the run if it still holds, or a new one, which is then kept."""
+    """A result on the run's own data, from the cache of the run if that is still valid; else measured and cached."""
     known = _read(run, name)
     if known is not None:
         return dict(known["result"])
@@ -229,7 +218,7 @@ def _kept(run: Run, name: str, measure: Callable[[], dict[str, Any]]) -> dict[st
 
 def _read(run: Run, name: str) -> Kept | None:
     path, mark = run.place_of(name)
-    with suppress(OSError, UserError):  # none yet, or a damaged one: it is measured again
+    with suppress(OSError, UserError):  # a missing or damaged file is written again
         known: Kept = read_record(path, Kept)
         if known["key"] == f"{FORMAT}/{mark}":
             return known
