@@ -2,8 +2,7 @@ import numpy as np
 import torch
 
 from magnet.data import Dataset, merge_classes
-from magnet.data.groups import merge_groups
-from magnet.data.levels import CATS, known_groups
+from magnet.data.groups import CATS, known_groups, merge_groups
 
 
 def data(classes):

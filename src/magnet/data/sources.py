@@ -14,7 +14,7 @@ from magnet.data.benchmarks import READERS, SOURCES
 from magnet.data.benchmarks.digits import list_digits
 from magnet.data.benchmarks.source import incomplete, require_pieces
 from magnet.data.columns import assign
-from magnet.data.levels import LEVELS, take_levels
+from magnet.data.groups import LEVELS, take_levels
 from magnet.data.listings import Listing, list_folder
 from magnet.data.metadata import check_metadata, find_metadata, list_metadata, metadata_columns
 from magnet.data.tables import csv_columns, list_csv

@@ -7,8 +7,7 @@ CIFAR-100 a table of what others report stands beside ours.
 """
 
 from magnet.data import Dataset
-from magnet.data.groups import merge_groups
-from magnet.data.levels import known_groups
+from magnet.data.groups import known_groups, merge_groups
 from magnet.errors import UserError
 from magnet.experiments.hierarchy import hidden_tables, measure_hidden
 from magnet.experiments.lab import Lab

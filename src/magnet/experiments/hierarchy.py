@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from magnet.data import Dataset, merge_classes
-from magnet.data.groups import merge_groups
-from magnet.data.levels import known_groups
+from magnet.data.groups import known_groups, merge_groups
 from magnet.evaluation.errors import linear_probe
 from magnet.experiments.cache import top_classes, wrong
 from magnet.experiments.lab import Lab, best_of
