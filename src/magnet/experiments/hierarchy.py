@@ -41,7 +41,8 @@ BEST = 3  # trials whose settings the repetitions take in turn
 TAKEN = "The repetitions take them in turn."
 PAIRS, GROUPS = "random pairs", "real groups"
 RULES = ("knc", "knn")
-MEASURES = ("knc", "knc@5", "knn", "knn@5", "probe")
+COMPARED = (*RULES, "trained knc")
+MEASURES = ("knc", "knc@5", "knn", "knn@5", "probe", "trained", "trained knc")
 
 
 def run(lab: Lab) -> Outcome:
@@ -85,7 +86,7 @@ def measure_hidden(lab: Lab, part: str, held: Dataset, merged: list[Dataset]) ->
         values[method]["trials"] = [error if np.isfinite(error) else None for error, _ in ranked]
     for method in lab.methods:
         if method != "magnet":
-            for rule in RULES:
+            for rule in COMPARED:
                 both = in_both(mistakes["magnet"][rule], mistakes[method][rule])
                 values[method][f"{rule}: magnet_minus_this"] = both and paired_interval(*both)
                 values[method][f"{rule}: magnet_below_this"] = both and relative_interval(*both)
@@ -100,29 +101,33 @@ def _mistakes(run: Run) -> dict[str, np.ndarray]:
     found = {rule: wrong(answers[rule], truth) for rule in RULES}  # type: ignore[index]
     found |= {f"{rule}@5": wrong(answers[rule], truth, top=5) for rule in RULES}  # type: ignore[index]
     predicted = linear_probe(run.references, hidden[run.train], run.embed(rows, test=True))
+    told, own = run.data.labels[rows], top_classes(run)
+    found |= {"trained": wrong(own[run.learner.method.classifier], told), "trained knc": wrong(own["knc"], told)}
     return found | {"probe": (predicted != truth).numpy()}
 
 
 def hidden_tables(lab: Lab, how: str, values: dict[str, Any]) -> list[Table]:
     """Errors on the hidden classes, Magnet against each method, and the settings."""
-    columns = ["kNC", "kNC @5", "soft kNN", "soft kNN @5", "linear probe"]
+    columns = ["kNC", "kNC @5", "soft kNN", "soft kNN @5", "linear probe", "trained on: own rule", "kNC"]
     errors = Table(
         f"{lab.data.name}, {how}: error on the hidden classes, in %",
         ["method", *columns],
         [[pretty(method), *(spread(values[method][name]) for name in MEASURES)] for method in lab.methods],
-        "Mean ± standard deviation over repetitions. @5: not among the five likeliest.",
+        "Mean ± standard deviation over repetitions. @5: not among the five likeliest. The last two columns: the error "
+        "on the classes that it was trained on.",
     )
     rows = []
     for method in lab.methods:
         if method != "magnet":
             texts = [pretty(method)]
-            for rule in RULES:
+            for rule in COMPARED:
                 texts += [
                     difference(values[method][f"{rule}: magnet_minus_this"]),
                     share(values[method][f"{rule}: magnet_below_this"]),
                 ]
             rows.append(texts)
-    heads = [f"{RULE_NAMES[rule]}: {what}" for rule in RULES for what in ("Magnet minus this", "relatively below")]
+    names = [RULE_NAMES[rule] for rule in RULES] + ["trained on, kNC"]
+    heads = [f"{name}: {what}" for name in names for what in ("Magnet minus this", "relatively below")]
     settings = {m: with_errors(values[m]["settings"], values[m]["trials"]) for m in lab.methods}
     return [
         errors,
