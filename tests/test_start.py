@@ -5,6 +5,7 @@ import torch
 
 from magnet.classify import NearestClusters
 from magnet.index import ClusterIndex
+from magnet.recipe import Recipe
 from magnet.start import WithinClusters, choose_start, order_directions
 from magnet.votes import Examples, VotingTrial, calibrate_votes, cluster, hold_out, stratified_folds
 
@@ -157,3 +158,15 @@ def test_every_example_is_held_out_once_unless_it_is_alone():
         counts = torch.bincount(fold[labels == c], minlength=5)
         assert int(counts.max()) - int(counts.min()) <= 1
         assert int(counts.max()) < int((labels == c).sum())
+
+
+def test_of_very_many_examples_settings_are_chosen_by_a_part_with_enough_of_each_class():
+    def part(examples, classes):
+        data = Examples(torch.zeros(examples, 1), torch.arange(examples) % classes)
+        return torch.bincount(Recipe().part_to_choose_by(data, seed=0).labels, minlength=classes)
+
+    few = part(60_000, 10)
+    assert 15_000 <= int(few.sum()) <= 20_000
+    assert int(few.max()) - int(few.min()) <= 1
+    assert int(part(90_000, 3_000).min()) >= 8
+    assert int(part(5_000, 10).sum()) == 5_000

@@ -32,8 +32,11 @@ from magnet.votes import (
     cluster_weights,
     folds_for,
     hold_out,
+    stratified_part,
 )
 
+MOST = 20_000  # examples to choose settings by
+LEAST_OF_CLASS = 10
 LEAST_STEPS = 25  # in an iteration, where a pass over the data is shorter
 CLUSTERS_PER_BATCH, EXAMPLES_PER_CLUSTER = 48, 4  # M and D; with fewer clusters D is larger, so that batches are not
 
@@ -151,6 +154,12 @@ class Recipe:
             best.power, best.standardize, trial.shrinkage, best.n_clusters, best.start_clusters, training_scaling,
             trial.scaling, pull, trial.iterations, trial,
         )  # fmt: skip
+
+    def part_to_choose_by(self, data: Examples, seed: int) -> Examples:
+        """All examples, or of very many a stratified part of about 20,000, of ten for each class at least."""
+        most = max(MOST, LEAST_OF_CLASS * (int(data.labels.max()) + 1))
+        rows = stratified_part(data.labels, most, seed)
+        return data if len(rows) == len(data.labels) else data.take(rows)
 
     def hold_out(self, data: Examples, class_weight: Tensor, seed: int) -> Folds | None:
         """The folds that the start is judged by; None where there are too few examples."""

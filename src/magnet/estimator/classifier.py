@@ -228,7 +228,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         recipe, class_weight, iterations = self._recipe(), torch.tensor(self.class_weight_), self.max_iter
         if not again:
-            chosen = recipe.choose(data, class_weight, seed, self._say)
+            chosen = recipe.choose(recipe.part_to_choose_by(data, seed), class_weight, seed, self._say)
             self._keep_choice(chosen)
             iterations = chosen.iterations
             _, mean, components = chosen.start(data, recipe.dim_for(data.x), seed)

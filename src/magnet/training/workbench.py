@@ -36,7 +36,6 @@ PLAIN = 1.15  # the enlargement of the plain view
 LARGEST_TRUNK = 2048  # features that an image network gives, about
 MANY = 100_000  # rows that the scale of vectors is estimated from
 # Of more data than this, a stratified sample of the training examples is used:
-MOST = 20_000  # examples to choose settings by
 MOST_IMAGES = 100_000  # images to fit the start to
 LARGEST = 2**28  # numbers (examples times features) to fit the start to
 
@@ -324,9 +323,10 @@ def prepare(config: TrainConfig, data: Dataset, say: Callable[[str], None] = lam
     passed = time.perf_counter()
     say("choosing the start")
     data_all = Examples(x, labels[some])
-    few = data_all.take(stratified_part(data_all.labels, MOST, config.seed))
+    recipe = recipe_of(config)
+    few = recipe.part_to_choose_by(data_all, config.seed)
     few = Examples(few.x.double(), few.labels)
-    recipe, class_weight = recipe_of(config), torch.ones(len(data.classes), dtype=torch.float64)
+    class_weight = torch.ones(len(data.classes), dtype=torch.float64)
     dim = recipe.dim_for(data_all.x)
     if config.method == "magnet" and config.epochs < 0:
         chosen = recipe.choose(few, class_weight, config.seed, say)
