@@ -112,14 +112,11 @@ def _labelled(run: "Run", options: Embed) -> dict[str, Any]:
 def _unlabelled(run: "Run", inputs: Sequence[Path]) -> dict[str, Any]:
     """The arrays of photos or vectors of which no class is known."""
     import numpy as np
-    import torch
 
-    from magnet.commands.inputs import read_queries
-    from magnet.data.dataset import Queries
+    from magnet.commands.inputs import embed_queries, read_queries
 
-    content, names = read_queries(run.kind, run.shape, inputs)
-    data = Queries(content, names, image_size=run.config.image_size)
-    return {"X": run.embed(torch.arange(len(names)), data, test=True).numpy(), "name": np.array(names)}
+    queries = read_queries(run.kind, run.shape, inputs)
+    return {"X": embed_queries(run, queries, test=True).numpy(), "name": np.array(queries.names)}
 
 
 def write_arrays(path: Path, arrays: dict[str, Any]) -> None:

@@ -7,18 +7,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from rich.console import Console
+from torch import Tensor
 
 from magnet.commands.terminal import Question, check_inputs, progress, say_notes
 from magnet.data.arrays import npz_names, read_npy, read_npz
 from magnet.data.arrow import read_table
 from magnet.data.columns import VECTORS as ARRAYS
+from magnet.data.dataset import Unlabelled
 from magnet.data.images import decode
 from magnet.data.listings import is_image
 from magnet.data.tables import read_vectors
 from magnet.errors import UserError
 from magnet.export import Model, load
 from magnet.files import opened, reading
+from magnet.runs.run import Run
 
 VECTORS = ".npy, .npz with X, .csv or .parquet"
 
@@ -66,6 +70,12 @@ def read_queries(kind: str, shape: Sequence[int], paths: Sequence[Path]) -> Quer
     for file in files:
         decode(file, 8)  # an unreadable file is reported before the others are embedded
     return Queries(files, [str(file) for file in files])
+
+
+def embed_queries(run: Run, queries: Queries, *, test: bool) -> Tensor:
+    """Representations (n, d) by the network of a run; with ``test`` the mean of the test views of images."""
+    data = Unlabelled(*queries, image_size=run.config.image_size)
+    return run.embed(torch.arange(len(queries.names)), data, test=test)
 
 
 def _photos(folder: Path) -> list[Path]:

@@ -71,13 +71,18 @@ def verify(options: Verify, report: Any) -> dict[str, Any]:
     """The distance of each pair, the threshold, and what it is worth."""
     import torch
 
-    from magnet.commands.inputs import read_queries
-    from magnet.data.dataset import Queries
+    from magnet.commands.inputs import embed_queries, read_queries
     from magnet.evaluation.verification import verification
     from magnet.runs.run import Run
 
     run = Run(options.run, report=report)
     say_notes(run.notes)
+    first, second = (read_queries(run.kind, run.shape, [path]) for path in (options.first, options.second))
+    if len(first.names) != len(second.names):
+        raise UserError(
+            f"{options.first} holds {len(first.names)} examples and {options.second} {len(second.names)}: they are "
+            "compared in pairs"
+        )
     part = "validation" if len(run.data.indices("validation")) else "test"
     rows, sigma = run.data.indices(part), run.rule("knc").variance ** 0.5
     found = verification(run.part(part), run.data.labels[rows], rates=[options.false_accepts], unit=sigma)
@@ -86,22 +91,13 @@ def verify(options: Verify, report: Any) -> dict[str, Any]:
             f"the {part} part of {run.data.spec} has too few pairs for a threshold at --false-accepts "
             f"{options.false_accepts:g}: give a higher rate"
         )
-    sides = []
-    for path in (options.first, options.second):
-        content, names = read_queries(run.kind, run.shape, [path])
-        data = Queries(content, names, image_size=run.config.image_size)
-        sides.append((run.embed(torch.arange(len(names)), data), names))
-    (r, firsts), (s, seconds) = sides
-    if len(r) != len(s):
-        raise UserError(
-            f"{options.first} holds {len(r)} examples and {options.second} {len(s)}: they are compared in pairs"
-        )
+    r, s = (embed_queries(run, queries, test=False) for queries in (first, second))
     distances = (torch.linalg.vector_norm(r - s, dim=1) / sigma).tolist()
     (row,) = found["at"]
     return {
         "pairs": [
             {"first": one, "second": two, "distance": distance, "same": distance < row["threshold"]}
-            for one, two, distance in zip(firsts, seconds, distances, strict=True)
+            for one, two, distance in zip(first.names, second.names, distances, strict=True)
         ],
         "threshold": row["threshold"],
         "false_accept": row["false_accept"],

@@ -249,7 +249,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         return f"Dataset({self.name!r}: {len(self)} {self.kind}, {len(self.classes)} classes; {parts})"
 
 
-class Queries(Dataset):
+class Unlabelled(Dataset):
     """Vectors (N, d) or N image files of which no class is known: all labels are -1, all examples are test ones."""
 
     def __init__(self, content: Content, names: list[str], *, image_size: int = DEFAULT_IMAGE_SIZE) -> None:
