@@ -17,6 +17,7 @@ from torch import Tensor
 from magnet.errors import RangeError
 from magnet.index import ClusterIndex
 from magnet.neighbours import (
+    SIZES,
     check_ids,
     check_positive,
     check_representations,
@@ -172,6 +173,11 @@ class SoftNeighbours:
 
     def _check(self, representations: Tensor) -> None:
         check_representations(representations)
+        limit = SIZES[self.references.dtype][1]
+        if representations.dtype == torch.float64 and float(representations.detach().abs().max()) > limit:
+            raise RangeError(
+                f"representations must not exceed {limit:g}: the references are {self.references.dtype}"
+            )
         if representations.shape[1] != self.references.shape[1]:
             raise ValueError(
                 f"representations have {representations.shape[1]} dimensions; "

@@ -198,3 +198,22 @@ def test_experiments_on_changed_data_say_so_and_train_anew(tmp_path, magnet):
     )
     assert error() != first
     assert len(list((tmp_path / "results" / "runs").iterdir())) == 2 * runs - 1  # the folder of locks is shared
+
+
+@pytest.mark.parametrize("words", [("classify", "--top", "1"), ("search", "--count", "2")], ids=lambda words: words[0])
+def test_changed_data_are_noticed_by_commands_that_ask_a_run_that_was_used(words, run, reverse, magnet):
+    name, *options = words
+    rows = run.parent / "rows.npy"
+    np.save(rows, write(run.parent / "features.npz")[0][:3])
+    before = magnet(name, run, rows, "--json", *options)
+    assert before.err == ""
+    reverse()
+    after = magnet(name, run, rows, "--json", *options)
+    assert after.err == f"{note(run)}{REVERSED}\n"
+    assert after.out != before.out  # the answers of the data that is there now, as `magnet evaluate` has them
+    write(run.parent / "features.npz")
+    assert magnet(name, run, rows, "--json", *options) == before
+    write(run.parent / "features.npz", X=np.zeros((200, 2), np.float32))  # which the network cannot take
+    assert magnet(name, run, rows, "--json", *options).out == before.out
+    (run.parent / "features.npz").unlink()
+    assert magnet(name, run, rows, "--json", *options) == before

@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from faults.damage import commands
@@ -27,26 +29,46 @@ def killed_runs(folder: Path, kills: int, seed: int) -> Iterator[tuple[str, Outc
     whole = run(folder / "whole", data, **LONG)
     number = done = 0
     while done < kills:
-        number += 1
+        number, before = number + 1, done
         out = folder / f"killed-{number}"
         words = ["train", *flags(settings(out, data, **LONG))]
         for _ in range(3):
-            process = start(*words)
-            while process.poll() is None and not checkpoints(out / FOLDER):
+            process = forked(words, folder / "output")
+            while process.exitcode is None and not checkpoints(out / FOLDER):
                 time.sleep(0.01)
             time.sleep(chance.uniform(0, 0.5))
             process.kill()
-            output, _ = process.communicate()
-            done += 1
+            process.join()
             words = ["train", "--resume", str(out), "--quiet"]
-            if process.returncode != -signal.SIGKILL:
+            if process.exitcode != -signal.SIGKILL:  # it had ended before
                 break
-        process = start(*words)
-        output, _ = process.communicate()
-        finished = process.returncode == 0 or "is finished" in output
+            done += 1
+        process = forked(words, folder / "output")
+        process.join()
+        output = (folder / "output").read_text()
+        finished = process.exitcode == 0 or "is finished" in output
         same = finished and not differences(whole, out)
-        yield f"killed run {number}", Outcome(SAME if same else TRACEBACK, output[-300:])
+        for kill in range(before, done):
+            yield f"kill {kill} in run {number}", Outcome(SAME if same else TRACEBACK, output[-300:])
         shutil.rmtree(out)
+
+
+def forked(words: list[str], output: Path) -> BaseProcess:
+    """A command in a process of its own, which does not wait for torch to be imported."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["__main__", "magnet.commands.train", "magnet.training.train"])
+    process = context.Process(target=_command, args=(words, output))
+    process.start()
+    return process
+
+
+def _command(words: list[str], output: Path) -> None:
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    from magnet.cli import main
+
+    sys.exit(main(words))
 
 
 @contextmanager

@@ -1,5 +1,8 @@
 """Two processes that train together."""
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -49,3 +52,34 @@ def test_torchrun_trains_from_the_command_line(tmp_path):
     assert output.count("The run is in") == 1
     steps = -(-1006 // 48)  # 24 examples on each of two ranks
     assert (tmp_path / "run" / "checkpoint" / f"step-{steps:08d}").is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
+def test_a_stopped_rank_is_named_and_all_end(tmp_path):
+    script = tmp_path / "one_stops.py"
+    script.write_text(ONE_STOPS)
+    process, begun = start(*TORCHRUN, str(script), module="torch.distributed.run"), time.monotonic()
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "magnet: rank 1 has not answered for 4 seconds: rank 0 ends. Go on with --resume" in output
+    assert time.monotonic() - begun < 60
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(output.partition("I am ")[2].split()[0]), 0)
+
+
+ONE_STOPS = """
+import os, signal
+import torch.distributed as dist
+from magnet.training import distribution
+
+distribution.EVERY, distribution.SILENCE = 0.5, 4
+dist.init_process_group("gloo")
+with distribution.Heartbeat(dist.get_rank(), 2):
+    dist.barrier()
+    if dist.get_rank() == 1:
+        print("I am", os.getpid(), flush=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    dist.barrier()
+    dist.barrier()
+"""

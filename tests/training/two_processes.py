@@ -7,7 +7,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from magnet.data import open_data
 from magnet.index import ClusterIndex
+from magnet.training import features, workbench
 from magnet.training.distribution import exchange, gather_rows, share_classes, shared_index
 from magnet.training.loop import Trainer
 from magnet.training.train import train
@@ -90,6 +92,23 @@ def check_exchange(rank: int) -> None:
     assert len(calls) == 2
 
 
+def check_features(folder: Path, images: str) -> None:
+    """Each rank passes half of the images through the trunk, for the start and for the training."""
+    counts, whole = [], features.trunk_features
+
+    def counted(network, name, data, rows, *rest, **more):
+        counts.append(len(rows))
+        return whole(network, name, data, rows, *rest, **more)
+
+    features.trunk_features = workbench.trunk_features = counted
+    options = {"image_size": 12, "hidden": 0, "workers": 0, "freeze": True, "start": "whitened"}
+    watch(folder, images, "magnet", **options)
+    features.trunk_features = workbench.trunk_features = whole
+    examples = len(open_data(images, validation=0.2).indices("train"))
+    assert len(counts) == 2
+    assert int(gather_rows(torch.tensor(counts[:1]), 2).sum()) == examples
+
+
 def check_index(rank: int) -> None:
     source = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 7, (300,), generator=source)
@@ -108,6 +127,7 @@ def main(folder: Path, vectors: str, images: str) -> None:
     watch(folder / "magnet", vectors, "magnet", refresh_every=2)
     watch(folder / "triplet", vectors, "triplet", warm_start_epochs=1)
     watch(folder / "images", images, "magnet", image_size=12, hidden=0, workers=0)
+    check_features(folder / "frozen", images)
     check_interruption(folder, vectors, dist.get_rank())
     check_gathering(dist.get_rank())
     check_exchange(dist.get_rank())

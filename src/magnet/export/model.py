@@ -154,7 +154,10 @@ class Model:
             labels: n class names; numbers are taken as their text.
             names: of the examples, for `search`; their paths, or numbers, where not given.
         """
-        new, words = self.embed(inputs), [_class_name(label) for label in as_array(labels, "labels")]
+        given = np.asarray(as_array(labels, "labels"), dtype=object)
+        if given.ndim != 1:
+            raise UserError(f"expected one label for each example; found labels of shape {given.shape}")
+        new, words = self.embed(inputs), [_class_name(label) for label in given]
         called = list(names) or _names_of(inputs, len(new))
         if not len(words) == len(called) == len(new):
             raise UserError(f"there are {len(new)} examples, {len(words)} labels and {len(called)} names for them")

@@ -118,8 +118,8 @@ class Run:
         which: "best" (by validation; the last where there was none) or "last".
         device: where to compute; "auto" takes a GPU if there is one.
         test_draws: instead of the run's own.
-        need_data: False: the training data may stay closed, or be gone, if its embeddings are cached in the run
-            (in ``cache/``, since it was last evaluated or used).
+        need_data: False: the training data may be gone, if its embeddings are cached in the run (in ``cache/``, since
+            it was last evaluated or used). Where it is there and has changed, it is embedded anew, and a note says so.
         data: stands in for what the configuration names, for a caller that has opened it already.
         report: told how many examples are embedded, of how many.
 
@@ -156,8 +156,9 @@ class Run:
         self.device = device_of(device)
         self._key = cache_key(self.checkpoint, self.config)
         self._cached = CachedEmbeddings.load(self._cache_file, self._key)
-        if data is None and (need_data or self._cached is None):
-            data = self._open()
+        self._changed = ""
+        if data is None:
+            data = self._open() if need_data or self._cached is None else self._other_data(self._cached)
         self._data = data
         known = data if data is not None else self._cached
         assert known is not None
@@ -189,7 +190,7 @@ class Run:
     @cached_property
     def notes(self) -> list[str]:
         """What must be known of the run's data: that classes were merged, that it has changed since the run began."""
-        changed = change_note(self.folder, self.data) if self.opened else ""
+        changed = change_note(self.folder, self.data) if self.opened else self._changed
         found = [*self.checkpoint.notes, self._edited, merging_note(self.folder), changed]
         return [note for note in found if note]
 
@@ -299,6 +300,16 @@ class Run:
     @property
     def _cache_file(self) -> Path:
         return self.folder / "cache" / f"{self.checkpoint.path.name}.safetensors"
+
+    def _other_data(self, cached: CachedEmbeddings) -> Dataset | None:
+        """The run's data, if it is within reach and is not what was embedded."""
+        with suppress(UserError, OSError):
+            data = self._open()
+            if not cached.fits(data):
+                if (data.kind, data.shape) == (cached.kind, cached.shape):
+                    return data
+                self._changed = change_note(self.folder, data)  # the network cannot take it
+        return None
 
     def _open(self) -> Dataset:
         try:

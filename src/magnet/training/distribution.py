@@ -1,9 +1,13 @@
 """What ranks tell each other: the index without the representations, and the losses of their batches."""
 
 import os
+import signal
+import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from heapq import heapreplace
 from typing import Self
 
@@ -16,14 +20,15 @@ from magnet.clustering import ClustersPerClass, KMeansResult, distinct, kmeans_p
 from magnet.index import ClusterIndex
 
 EVERY = 2.0  # seconds between two signs of life
-SILENCE = 25  # seconds without one; torchrun takes up to 30 more to end a process that is stopped
+SILENCE = 25  # seconds without one
 
 
 class Heartbeat:
     """Ends this process where another rank has not been heard of for `SILENCE` seconds: it was stopped, or is gone.
 
     A rank that waits for another in a collective would wait for hours. A thread of each rank counts up in the store
-    that the ranks have met in, and looks whether the others do.
+    that the ranks have met in, and looks whether the others do. A process that is stopped cannot be asked to end, so
+    it is told to go on first: torchrun, which ends all ranks when one has left, would wait half a minute for it.
     """
 
     def __init__(self, rank: int, world_size: int) -> None:
@@ -43,6 +48,7 @@ class Heartbeat:
         address, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "0"))
         try:
             store = PrefixStore("heartbeat", TCPStore(address, port, is_master=False, wait_for_workers=False))
+            store.set(f"process {self.rank}", f"{os.getpid()} {socket.gethostname()}")
             beats, heard = 0, {other: (-1, time.monotonic()) for other in self.others}
             before = time.monotonic()
             while not self._end.wait(EVERY):
@@ -55,6 +61,7 @@ class Heartbeat:
                     if count != heard[other][0] or slept:
                         heard[other] = count, now
                     elif now - heard[other][1] > SILENCE:
+                        _wake(store, other)
                         self._leave(f"rank {other} has not answered for {SILENCE} seconds")
         except RuntimeError as error:  # the store has gone with the process that held it
             if not self._end.wait(EVERY):
@@ -63,6 +70,15 @@ class Heartbeat:
     def _leave(self, reason: str) -> None:
         print(f"magnet: {reason}: rank {self.rank} ends. Go on with --resume", file=sys.stderr, flush=True)
         os._exit(1)
+
+
+def _wake(store: Store, rank: int) -> None:
+    """Let a rank on this machine go on if it is stopped."""
+    if hasattr(signal, "SIGCONT") and store.check([f"process {rank}"]):
+        process, _, machine = store.get(f"process {rank}").decode().partition(" ")
+        if machine == socket.gethostname():
+            with suppress(OSError):
+                os.kill(int(process), signal.SIGCONT)
 
 
 def _beats(store: Store, rank: int) -> int:
@@ -150,6 +166,14 @@ def in_order(rows: Tensor, places: Tensor | None, world_size: int) -> Tensor:
     ordered = torch.empty_like(everything)
     ordered[everyone] = everything
     return ordered
+
+
+def shared_pass(work: Callable[[Tensor], Tensor], rows: Tensor, rank: int, world_size: int) -> Tensor:
+    """``work(rows)`` (n, ...), where each rank works on every ``world_size``-th of the rows (n,)."""
+    if world_size == 1:
+        return work(rows)
+    own = torch.arange(rank, len(rows), world_size)
+    return in_order(work(rows[own]), own, world_size)
 
 
 def shared_index(

@@ -104,8 +104,8 @@ def batches(data: Dataset, rows: Tensor, drawn: Iterable[list[int]], workers: in
             with _signals_held():
                 started = iter(loader)
             yield from started
-        except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
+        except (RuntimeError, ConnectionError, EOFError) as error:  # the last two where it was about to hand over
+            if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
                 raise
             reason = " ".join(str(error).split())[:120]
             raise ChildProcessError(f"a process that decodes images has ended ({reason}): lower --workers") from error

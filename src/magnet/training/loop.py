@@ -196,8 +196,8 @@ class Trainer:
                     if due.last or self.progress["finished"] or self.stopping:
                         break
                     self._step()
-        except RuntimeError as error:  # which torch raises wherever the program is when a worker has gone
-            if "DataLoader worker" not in str(error):
+        except (RuntimeError, ChildProcessError) as error:  # torch raises one wherever the program is
+            if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
                 raise
             raise ChildProcessError(
                 f"a process that decodes images has ended at step {self.step} ({' '.join(str(error).split())[:120]}): "

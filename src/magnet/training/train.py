@@ -58,17 +58,17 @@ def train(
     config = replace(config, out=folder)
     fabric = make_fabric(config)
     fabric.launch()
-    fabric.barrier()  # all have looked at the folder before one writes to it
-    started = resume and bool(checkpoints(folder / FOLDER))
-    with _saying(console, silent or config.quiet or not fabric.is_global_zero) as say:
-        bench = make_workbench(
-            config, data=data, rank=fabric.global_rank, world_size=fabric.world_size, fresh=not started, say=say
-        )
-    config = bench.config
-    if config.warm_start and not started:
-        _take_network(bench, config.warm_start)
     with ExitStack() as until_trained:
         until_trained.enter_context(Heartbeat(fabric.global_rank, fabric.world_size))
+        fabric.barrier()  # all have looked at the folder before one writes to it
+        started = resume and bool(checkpoints(folder / FOLDER))
+        with _saying(console, silent or config.quiet or not fabric.is_global_zero) as say:
+            bench = make_workbench(
+                config, data=data, rank=fabric.global_rank, world_size=fabric.world_size, fresh=not started, say=say
+            )
+        config = bench.config
+        if config.warm_start and not started:
+            _take_network(bench, config.warm_start)
         if fabric.is_global_zero:  # nothing is written before all settings have been seen to work
             folder.mkdir(parents=True, exist_ok=True)
             until_trained.enter_context(lock(folder / LOCK, lambda: _busy(folder)))
@@ -83,7 +83,7 @@ def train(
             if started:  # the trunk as it was
                 open_checkpoint(folder / FOLDER, "last").load_learner(bench.learner)
             with _saying(console, silent or config.quiet or not fabric.is_global_zero) as say:
-                bench = on_features(bench, say)
+                bench = on_features(bench, say, fabric.global_rank, fabric.world_size)
         title = f"{config.method} on {data.name}"
         silent = silent or not fabric.is_global_zero
         display = until_trained.enter_context(Display(title, quiet=config.quiet, silent=silent, console=console))

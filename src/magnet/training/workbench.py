@@ -27,6 +27,7 @@ from magnet.methods import Batch, Discriminant, Method, MethodLoss, Options, Set
 from magnet.recipe import Chosen, Recipe
 from magnet.start import Start
 from magnet.training.config import TrainConfig
+from magnet.training.distribution import shared_pass
 from magnet.training.features import device_of, features_for, trunk_features
 from magnet.training.inputs import Views, decoding_workers
 from magnet.training.ranges import COPIES, check_memory
@@ -255,7 +256,7 @@ def make_workbench(
         some = data.batch(train[:: max(1, len(train) // MANY)])
         if bool((some == some[0]).all()):
             raise UserError(f"{config.data}: all {len(train)} training examples are the same: nothing can be learnt")
-    prepared = prepare(config, data, say) if fresh else Prepared(config)
+    prepared = prepare(config, data, say, rank=rank, world_size=world_size) if fresh else Prepared(config)
     config = prepared.config
     scaled = fresh and data.kind == "vectors" and prepared.start is None
     examples = data.batch(train[:: max(1, len(train) // MANY)]) if scaled else None
@@ -270,18 +271,23 @@ def make_workbench(
     return Workbench(config, data, learner, views, train, labels, dict(prepared.seconds))
 
 
-def on_features(bench: Workbench, say: Callable[[str], None]) -> Workbench:
+def on_features(bench: Workbench, say: Callable[[str], None], rank: int = 0, world_size: int = 1) -> Workbench:
     """The parts of a run with a frozen trunk: each image is replaced by its features, which are computed once.
 
-    The network takes features as well as images: trained on the features, it is used on images.
+    The network takes features as well as images: trained on the features, it is used on images. The ranks share the
+    images among them.
     """
     config, data, begun = bench.config, bench.data, time.perf_counter()
     rows = torch.cat([bench.train, data.indices("validation")])
     device = device_of(config.device)
-    features = trunk_features(
-        bench.learner.network.to(device), config.backbone, data, rows, bench.views, device=device,
-        workers=bench.workers, report=lambda done, of: say(f"features of {done:,} of {of:,} images"),
-    )  # fmt: skip
+
+    def pass_over(some: Tensor) -> Tensor:
+        return trunk_features(
+            bench.learner.network.to(device), config.backbone, data, some, bench.views, device=device,
+            workers=bench.workers, report=lambda done, of: say(f"features of {done:,} of {of:,} images"),
+        )  # fmt: skip
+
+    features = shared_pass(pass_over, rows, rank, world_size)
     seen = data.as_vectors(rows, features)
     seconds = bench.seconds | {"features": bench.seconds.get("features", 0.0) + time.perf_counter() - begun}
     train = torch.arange(len(bench.train))
@@ -297,7 +303,14 @@ class Prepared(NamedTuple):
     seconds: Mapping[str, float] = MappingProxyType({})  # that features and start took
 
 
-def prepare(config: TrainConfig, data: Dataset, say: Callable[[str], None] = lambda line: None) -> Prepared:
+def prepare(
+    config: TrainConfig,
+    data: Dataset,
+    say: Callable[[str], None] = lambda line: None,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+) -> Prepared:
     """Choose the settings that the configuration leaves open, and fit the whitened start. A random start needs neither.
 
     For images, the start is fitted to features of the trunk (`magnet.training.features`). Magnet on vectors or on a
@@ -308,6 +321,7 @@ def prepare(config: TrainConfig, data: Dataset, say: Callable[[str], None] = lam
         config: from `complete`.
         data: of which the training part is used.
         say: called with lines of progress.
+        rank, world_size: of this process; the processes share the images among them.
     """
     if config.start != "whitened" or config.warm_start:  # a warm start brings its own
         return Prepared(config)
@@ -319,7 +333,11 @@ def prepare(config: TrainConfig, data: Dataset, say: Callable[[str], None] = lam
         x = data.batch(rows[some]).flatten(1)
     else:
         some = stratified_part(labels, MOST_IMAGES, config.seed)
-        x = features_for(config, data, rows[some], lambda done, of: say(f"features of {done:,} of {of:,} images"))
+
+        def pass_over(chosen: Tensor) -> Tensor:
+            return features_for(config, data, chosen, lambda done, of: say(f"features of {done:,} of {of:,} images"))
+
+        x = shared_pass(pass_over, rows[some], rank, world_size)
     passed = time.perf_counter()
     say("choosing the start")
     data_all = Examples(x, labels[some])
