@@ -104,8 +104,8 @@ def _labelled(run: "Run", options: Embed) -> dict[str, Any]:
         "classes": np.array(classes),
         "name": np.array([data.names[i] for i in rows.tolist()]),
     }
-    if part == "all":  # one part alone is no split: whoever reads the file makes a new one
-        arrays["split"] = np.minimum(data.split, TEST)  # what came after the training was not trained on
+    if part == "all":  # a single part is not a split: a new one is drawn when the file is read
+        arrays["split"] = np.minimum(data.split, TEST)  # examples added after the training count as test examples
     return arrays
 
 

@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def describe_error(measured: dict[str, Any] | None) -> str:
-    """What is known of the error of what was exported."""
+    """A line on the error of the exported model, if it is known."""
     if measured is None:
         return "its error is not known here: that takes a run and the test part of its data"
     view = "" if measured["view"] == "vector" else f" ({measured['view']})"
@@ -107,20 +107,20 @@ def describe_error(measured: dict[str, Any] | None) -> str:
 
 
 def open_source(folder: Path, report: Any) -> "Run | Model":
-    """The run, with its data if that is there; or the model of a bundle."""
+    """The run, with its data if that can be opened; or the model of a bundle."""
     from magnet.export import load
     from magnet.runs.run import Run
     from magnet.training.config import CONFIG
 
     if not (folder / CONFIG).is_file():
         return load(folder)
-    with suppress(UserError):  # the data may be gone; whatever else is wrong is said once more below
+    with suppress(UserError):  # the data may be missing; any other error is raised again below
         return Run(folder, device="cpu", report=report)
     return Run(folder, device="cpu", need_data=False, report=report)
 
 
 def write_onnx(source: "Run | Model", options: Export) -> dict[str, Any]:
-    """Write the file; how far it is from PyTorch, and its size."""
+    """Write the file; returns its size and its difference from PyTorch."""
     from magnet.export import export_onnx
 
     found = export_onnx(source, options.to, force=options.force)._asdict()
@@ -128,7 +128,7 @@ def write_onnx(source: "Run | Model", options: Export) -> dict[str, Any]:
 
 
 def write_bundle(source: "Run | Model", options: Export, said: bool) -> dict[str, Any]:
-    """Write the folder; what is in it."""
+    """Write the folder; returns what is in it."""
     from magnet.export.bundle import export_bundle, load
 
     wanted = options.with_references if said else None

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def verify(options: Verify, report: Any) -> dict[str, Any]:
-    """The distance of each pair, the threshold, and what it is worth."""
+    """The distance of each pair, the threshold, and its rates of false and true accepts."""
     import torch
 
     from magnet.commands.inputs import embed_queries, read_queries

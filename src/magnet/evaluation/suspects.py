@@ -1,7 +1,7 @@
-"""Labels that are likely wrong: how little the votes give to the label of an example that had no part in them.
+"""Labels that are likely wrong: those to which the votes of other examples give a low probability.
 
-The training examples are left out a tenth at a time. The closed-form start (`magnet.start`) and the clusters are made
-of the others, and vote on those left out.
+By cross-validation in ten folds: the closed-form start (`magnet.start`) and the clusters are fitted to nine folds, and
+vote for the labels of the tenth.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ LEAST = 1e-12  # probability, so that the loss of a label without any vote is 27
 
 
 class Doubts(NamedTuple):
-    """What the votes without them say of n examples."""
+    """The cross-validated votes for n examples."""
 
     loss: Tensor  # (n,) -log of the probability of the label
     suggestion: Tensor  # (n,) the likeliest class
@@ -91,7 +91,7 @@ def _choose(recipe: Recipe, examples: Examples, weight: Tensor, seed: int) -> _S
     """The start and the votes with the least held-out log-loss."""
     folds = hold_out(examples, recipe.held_out, weight, recipe.neighbours, seed)
     dim = recipe.dim_for(examples.x)
-    if folds is None:  # too few to choose by
+    if folds is None:  # too few examples to hold any out
         return _Settings(1.0, True, 0.4, 1, 1, float(min(10, dim)), None)
     best = recipe.choose_start(folds, dim, lambda line: None)[0]
     indexes = folds.cluster(best.parts, best.n_clusters)

@@ -23,7 +23,7 @@ def verification(
         representations: (n, d).
         labels: (n,) classes.
         rates: of false accepts, at which a threshold is wanted.
-        unit: that distances are told in, such as sigma.
+        unit: of the reported distances, such as sigma.
         seed: of the pairs, where there are more than 300,000.
 
     Returns:

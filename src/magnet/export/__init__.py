@@ -1,4 +1,4 @@
-"""Models for use: loaded from a run, kept as a portable folder, written as one ONNX file."""
+"""Models for use: opened from a run, saved as a portable folder (a bundle), exported as an ONNX file."""
 
 from magnet.export.bundle import export_bundle, load
 from magnet.export.model import Answers, Found, Model

@@ -1,4 +1,4 @@
-"""Models on disk: a run as a model, and the portable folder of safetensors and JSON, written and read back.
+"""Models on disk: opened from a run, or written to and read from a bundle, a portable folder of safetensors and JSON.
 
 Nothing that is read is executed.
 """
@@ -30,7 +30,7 @@ from magnet.training.inputs import Report
 NAMES = "names.json"
 NETWORK, CLUSTERS, REFERENCES = "network.safetensors", "clusters.safetensors", "references.safetensors"
 FORMAT = "magnet-bundle/4"
-FEW = 50_000  # references that are taken along unless they are declined
+FEW = 50_000  # references are included by default up to this number
 
 
 def load(
@@ -46,7 +46,7 @@ def load(
         path: the folder.
         which: of a run, the "best" checkpoint by validation (the last where there was none) or the "last".
         device: where to compute; "auto" takes a GPU if there is one.
-        report: told how many examples of a run are embedded, of how many, the first time that it is used.
+        report: called with the number of embedded examples and the total, when a run is used for the first time.
 
     >>> import tempfile, magnet, numpy
     >>> folder, y = Path(tempfile.mkdtemp()), numpy.arange(60) % 2
@@ -64,7 +64,7 @@ def load(
 
 
 def model_of(run: Run | Model) -> Model:
-    """What a run has learnt, apart from its data; a model is given back as it is."""
+    """The model of a run, which does not need its data; a model is returned unchanged."""
     if isinstance(run, Model):
         return run
     config, network, method, rule = run.config, run.learner.network, run.learner.method, run.rule("knc")
@@ -102,8 +102,8 @@ def measured(run: Run | Model, *, plain: bool) -> dict[str, Any] | None:
     """The error of kNC on the run's own test part, as `magnet evaluate` has it.
 
     Args:
-        run: what is exported. A model alone has no test part, and a run whose data is closed only what it has kept.
-        plain: of the plain view of images; else of the mean of the run's test views.
+        run: a run or a model. A model has no test part; a run whose data is not open has only cached results.
+        plain: True: for the plain view of images; False: for the mean of the run's test views.
 
     Returns:
         ``classifier``, ``view``, ``error``, ``n`` and ``split``; None where it is not known.
@@ -134,9 +134,9 @@ def export_bundle(
     Args:
         run: an opened run, or a model.
         folder: where to.
-        with_references: whether the representations of the training set go along, for `search`; by default if they
+        with_references: whether to include the representations of the training set, for `search`; by default if there
             are 50,000 or fewer.
-        force: replace a bundle that is there already. Anything else is never replaced.
+        force: replace an existing bundle. A folder that is not a bundle is never replaced.
     """
     model, folder = model_of(run), Path(folder)
     check_bundle(folder, force=force)
@@ -194,7 +194,7 @@ def read_bundle(folder: Path, device: torch.device) -> Model:
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
-    """What stands in the description of a bundle."""
+    """Read the description of a bundle."""
     path = folder / BUNDLE
     try:
         about: dict[str, Any] = read_json(path, dict[str, Any])
@@ -207,7 +207,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def _network(description: Description, tensors: dict[str, Tensor]) -> Backbone:
-    """The network of a bundle, with its weights; nothing larger than the file is made."""
+    """The network of a bundle, with its weights; it is refused if it is larger than its file."""
     part = description.network
     if description.kind == "vectors":
         rows = part.hidden if part.backbone == "mlp" and part.hidden else part.dim or 1
@@ -228,7 +228,7 @@ def _few(model: Model) -> bool:
 
 
 def _check(model: Model) -> None:
-    """Raise where the parts of a bundle do not belong together."""
+    """Raise if the parts of a bundle do not fit together."""
     rule, index = model.rule, model.index  # making the rule checks the numbers of the votes
     if int(rule.classes[-1]) >= len(model.classes) or int(rule.classes[0]) < 0:
         raise ValueError(f"a cluster is of class {int(rule.classes[-1])}, of {len(model.classes)}")
@@ -244,7 +244,7 @@ def _check(model: Model) -> None:
 
 
 def _load(folder: Path, name: str, files: dict[str, str]) -> dict[str, Tensor]:
-    """The tensors of a file that the description names, which must be the one that was written with it."""
+    """The tensors of a file of a bundle, which must have the checksum in the description."""
     try:
         found = read_tensors(folder / name, None)
     except FileNotFoundError as error:

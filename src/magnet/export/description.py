@@ -1,4 +1,4 @@
-"""All of a model that is not a tensor."""
+"""The description of a model: everything but its tensors."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -53,7 +53,7 @@ class VotesPart:
 
 @dataclass(frozen=True)
 class Description:
-    """A model in words and numbers, as it stands in ``bundle.json``."""
+    """The description of a model, as it is written to ``bundle.json``."""
 
     method: str
     classes: tuple[str, ...]
@@ -72,10 +72,10 @@ class Description:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Description":
-        """The inverse of `to_dict`; what else stands in ``values`` is left alone."""
+        """The inverse of `to_dict`; other entries of ``values`` are ignored."""
         known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
         found: Description = checked(known, cls, "the description of the model")
-        # A name that timm would take weights from the network for is no description of a model that is here.
+        # A description must not make timm download weights.
         check_backbone(found.network.backbone)
         if not all(c.isalnum() or c in "/._-" for c in found.network.backbone):
             raise UserError(f"there is no backbone {found.network.backbone[:60]!r} that a model could be made of")
@@ -85,10 +85,10 @@ class Description:
 
 
 def preprocessing(description: Description, mean: tuple[float, ...], std: tuple[float, ...]) -> dict[str, Any]:
-    """How an input is made, in words, for whoever has a photo and the model but not this package.
+    """How to prepare an input, in words, for users of a model who do not have this package.
 
-    Of an image it is the plain view: ``resize`` gives the same window, ``exactly`` the same pixels as well. The second
-    is written out as code in docs/using-a-model.md.
+    An image is prepared as its plain view: ``resize`` gives the same crop window, ``exactly`` the same pixels too. The
+    second is written out as code in docs/using-a-model.md.
     """
     if description.kind == "vectors":
         return {"input": "float32 (batch, d)", "d": description.network.shape[0], "normalisation": "in the model"}

@@ -52,11 +52,11 @@ class HubModel(ModelHubMixin):
         return str(super().push_to_hub(repo_id, config=config, **options))
 
     def generate_model_card(self, *args: Any, **options: Any) -> ModelCard:
-        """The card, from what is known of the model."""
+        """The model card; see `make_card`."""
         return make_card(self._source)
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        # The Hub's folder is made before this is called; a bundle is written to a new one, whole, and moved into it.
+        # The folder exists already: the bundle is written to a new one, then moved into it.
         bundle = save_directory / ".bundle"
         export_bundle(self._source, bundle)
         for file in sorted(bundle.iterdir()):
@@ -72,7 +72,7 @@ class HubModel(ModelHubMixin):
 
 
 def describe_config(model: Model) -> dict[str, Any]:
-    """What stands in ``config.json``: what the Hub shows, and what other tools look for."""
+    """The content of ``config.json``: what the Hub shows, and what other tools look for."""
     part = model.description
     return {
         "library_name": LIBRARY,
@@ -159,7 +159,7 @@ def _error_line(error: dict[str, Any] | None) -> str:
 
 
 def _settings(run: Run | Model) -> str:
-    """The settings of a run that a reader may want, but for places on the machine it was trained on."""
+    """The settings of a run for the model card, without paths of the machine that it was trained on."""
     if isinstance(run, Model):
         return ""
     private = {"data", "out", "weights", "warm_start", "label", "judge", "device", "workers", "quiet"}

@@ -1,4 +1,4 @@
-"""Model: what a run has learnt, ready for use without its data."""
+"""Model: the network and the clusters of a run, for use without its data."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -28,9 +28,9 @@ EXPECTED = "paths, PIL images or uint8 arrays of shape (H, W), (H, W, 3) or (n, 
 
 
 class Answers(NamedTuple):
-    """What a model says of n inputs."""
+    """The predictions of a model for n inputs."""
 
-    labels: list[str | None]  # None: refused, too far from all that is known
+    labels: list[str | None]  # None: refused, too far from all clusters
     probabilities: Tensor  # (n, C), calibrated, columns as `Model.classes`
     clusters: Tensor  # (n, k) ids of the nearest clusters, nearest first
     distances: Tensor  # (n, k) to their centres, in sigma
@@ -55,8 +55,8 @@ class Model:
         references: (N, d) representations of the training set, or None; they are searched.
         names: of the references.
         shifts: (J, d) by which the centres that vote differ from the means of their members.
-        directions: (d, D) of a shortened model: its dimensions, as rows in the D-dimensional space of the network.
-        notes: lines on what must be known of the run that it comes from, such as a damaged checkpoint.
+        directions: (d, D) of a shortened model: the axes of its space, as vectors of the network's D-dimensional space.
+        notes: warnings about the run that it comes from, such as a damaged checkpoint.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Model:
 
     @property
     def novelty_threshold(self) -> float | None:
-        """The novelty above which an input is refused: 99 % of known ones that were held out stay below it."""
+        """The novelty above which an input is refused; 99 % of held-out examples of known classes are below it."""
         return self.description.votes.novelty_threshold
 
     @cached_property
@@ -106,7 +106,7 @@ class Model:
         return self.judge(self.embed(inputs), count=count, refuse=refuse)
 
     def judge(self, representations: Tensor, *, count: int = 3, refuse: bool = False) -> Answers:
-        """`classify`, of representations (n, d)."""
+        """As `classify`, for representations (n, d)."""
         count = check_whole(count, "count", 1)
         probabilities = self.predict_proba(representations)
         squares, clusters = nearest(representations, self.index.centres, count)
@@ -132,7 +132,7 @@ class Model:
         return self.find(self.embed(inputs), count)
 
     def find(self, representations: Tensor, count: int = 10) -> list[list[Found]]:
-        """`search`, of representations (n, d)."""
+        """As `search`, for representations (n, d)."""
         if self.references is None:
             raise UserError("the model has no references to search: export it with them (--with-references)")
         squares, ids = nearest(representations, self.references, check_whole(count, "count", 1))
@@ -147,12 +147,12 @@ class Model:
         ]
 
     def extend(self, inputs: Any, labels: Sequence[Any], *, names: Sequence[str] = ()) -> "Model":
-        """A model that also knows these examples, of known or of new classes; the map stays as it is.
+        """A model with these examples added, of known or new classes; the network stays the same.
 
         Args:
             inputs: n examples.
             labels: n class names; numbers are taken as their text.
-            names: of the examples, for `search`; their paths, or numbers, where not given.
+            names: of the examples, for `search`; by default their paths, or numbers.
         """
         given = np.asarray(as_array(labels, "labels"), dtype=object)
         if given.ndim != 1:
@@ -166,7 +166,7 @@ class Model:
         ids = torch.tensor([number[word] for word in words])
         votes = self.description.votes
         reach = (torch.inf if votes.novelty_threshold is None else votes.novelty_threshold) * votes.variance**0.5
-        # As many clusters as other classes have, however few the examples: a class votes with all of its clusters.
+        # A new class gets as many clusters as the others, even of few examples, since all of its clusters vote.
         index = self.index.grown(new, ids, reach=reach, clusters_per_class=votes.clusters_per_class)
         references = None if self.references is None else torch.cat([self.references, new])
         called = [] if references is None else [*self.names, *called]
@@ -178,7 +178,7 @@ class Model:
     def shortened(self, dims: int) -> "Model":
         """The same model with representations of fewer dimensions: those that tell classes apart come first.
 
-        Votes count distances in the same unit: the dimensions that are left out are about as far from every class.
+        The unit of distances stays the same: in the dimensions that are left out, all classes are about equally far.
         """
         index = self.index
         if self.references is None:
@@ -204,7 +204,7 @@ class Model:
 
     @torch.no_grad()
     def represent(self, view: Tensor) -> Tensor:
-        """The network itself: inputs (b, ...) as it takes them to representations (b, d)."""
+        """Representations (b, d) of inputs (b, ...), which are prepared as the network takes them."""
         r = self.network(view.to(next(self.network.parameters()).device)).float().cpu()
         return nn.functional.normalize(r, dim=1) if self.description.network.normalised else r
 
@@ -216,7 +216,7 @@ class Model:
 
 
 def _raw_batches(inputs: Any, description: Description) -> Iterator[Tensor]:
-    """Vectors, float32 (b, d), or images, uint8 (b, 3, S, S), some at a time; one example alone is a batch of one."""
+    """Yield batches of vectors, float32 (b, d), or of images, uint8 (b, 3, S, S); a single example is one batch."""
     if description.kind == "vectors":
         yield from _as_vectors(inputs, description.network.shape[0]).split(PASS_BATCH["vectors"])
         return
@@ -226,7 +226,7 @@ def _raw_batches(inputs: Any, description: Description) -> Iterator[Tensor]:
 
 
 def _as_vectors(inputs: Any, width: int) -> Tensor:
-    """Float32 (n, width), of anything that numpy takes for a table of numbers."""
+    """Vectors, float32 (n, width), from anything that numpy converts to a table of numbers."""
     try:
         table = torch.as_tensor(np.asarray(as_array(inputs, "vectors")))
     except (TypeError, ValueError) as error:

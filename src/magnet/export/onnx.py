@@ -1,4 +1,4 @@
-"""export_onnx: one file that any ONNX runtime can run, checked against PyTorch before it is there."""
+"""Export a model as one file for any ONNX runtime, after checking its outputs against PyTorch's."""
 
 import copy
 import json
@@ -26,7 +26,7 @@ from magnet.runs.run import Run
 OPSET = 18  # what the exporter writes without converting; onnxruntime has it since 1.14
 OUTPUTS = ("representation", "probabilities", "cluster")
 TOLERANCE = 1e-4
-CHECKED = 64  # examples that a file is tried on
+CHECKED = 64  # examples that a file is checked with
 
 
 class Graph(nn.Module):
@@ -58,7 +58,7 @@ class Graph(nn.Module):
         self.register_buffer("std", torch.tensor(model.network.std).view(-1, 1, 1))
         self.register_buffer("origin", origin)
         self.register_buffer("centres", rule.references - origin)
-        # A graph has no need of what is the same for all: clusters of equal weight, or centres that are means.
+        # Equal weights and zero shifts are left out of the graph.
         self.refined = not torch.equal(rule.references, model.index.centres)
         self.weighted = model.description.votes.weighted
         self.register_buffer("means", model.index.centres - origin)
@@ -86,7 +86,7 @@ def _squares(q: Tensor, centres: Tensor) -> Tensor:
 
 
 class Checked(NamedTuple):
-    """How far the file is from PyTorch."""
+    """How much the outputs of an ONNX file differ from PyTorch's."""
 
     examples: int
     real: bool  # whether they are examples of the run's data
@@ -98,7 +98,7 @@ class Checked(NamedTuple):
 
 
 def export_onnx(run: Run | Model, path: str | os.PathLike[str], *, force: bool = False) -> Checked:
-    """Write a model as one ONNX file, weights inside, and compare what it says with PyTorch.
+    """Write a model as one ONNX file, weights included, and compare its outputs with PyTorch's.
 
     The input is ``inputs``, vectors (batch, d) or images (batch, 3, size, size) in 0..1; the outputs are
     ``representation`` (batch, d), ``probabilities`` (batch, C), calibrated, and ``cluster`` (batch,). For images it
@@ -107,10 +107,10 @@ def export_onnx(run: Run | Model, path: str | os.PathLike[str], *, force: bool =
     Args:
         run: an opened run, or a model. A run whose data is open is checked on examples of it.
         path: the file.
-        force: replace a file that is there already.
+        force: replace an existing file.
 
     Raises:
-        UserError: when the file differs from PyTorch by more than 1e-4; none is left behind then.
+        UserError: if the outputs differ from PyTorch's by more than 1e-4; then no file is written.
     """
     path = Path(path)
     check_file(path, force=force)
@@ -129,7 +129,7 @@ def export_onnx(run: Run | Model, path: str | os.PathLike[str], *, force: bool =
 
 
 def metadata(model: Model) -> dict[str, str]:
-    """What is written into the file beside the graph; anything but a name or a number is JSON."""
+    """The metadata of the file; values other than names and numbers are JSON."""
     about, votes = model.description, model.description.votes
     return {
         "magnet_version": magnet.__version__,
@@ -170,7 +170,7 @@ def differences(model: Model, inputs: Tensor, outputs: list[np.ndarray]) -> tupl
 
 
 def examples(run: Run | Model) -> tuple[Tensor, bool]:
-    """Raw examples to try the file on, and whether they are real ones: of the run's test part, if its data is open."""
+    """Raw examples to check the file with, and whether they are real: from the test part if the run's data is open."""
     if not isinstance(run, Model) and run.opened:
         test = run.data.indices("test")
         rows = test if len(test) else run.train
@@ -183,12 +183,12 @@ def examples(run: Run | Model) -> tuple[Tensor, bool]:
 
 
 def _export(graph: Graph, inputs: Tensor) -> Any:
-    """The ONNX model, by the exporter that reads the graph as torch.export traces it.
+    """The ONNX model, made by the exporter that is based on torch.export.
 
-    That one keeps the batch size open by itself and is the only one still developed; it takes all our backbones.
+    It supports a variable batch size and all our backbones, and is the only exporter that is still developed.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the exporter about itself
+        warnings.simplefilter("ignore")  # the exporter warns about its own code
         program = torch.onnx.export(
             graph,
             (inputs[:2],),

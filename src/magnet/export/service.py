@@ -50,7 +50,7 @@ class ClusterFound(BaseModel):
 
 
 class Answer(BaseModel):
-    """What the model says of an input; ``label`` is null where it was refused."""
+    """The prediction for an input; ``label`` is null if it was refused."""
 
     label: str | None
     probability: float

@@ -1,1 +1,1 @@
-"""Magnet inside other people's training loops. Each module needs its own package, and is imported only when used."""
+"""Magnet in the training loops of other libraries. Each module needs its library, and is imported only when used."""

@@ -60,7 +60,7 @@ class MagnetTrainer(Trainer):
 
     @property
     def index(self) -> ClusterIndex:
-        """The clusters now."""
+        """The current clusters."""
         return self.neighbourhoods.index
 
     def represent(self, model: nn.Module, inputs: dict[str, Any]) -> Tensor:
@@ -78,7 +78,7 @@ class MagnetTrainer(Trainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor | tuple[Tensor, Any]:
-        """The objective of a batch; in training the sampler is told the losses."""
+        """The objective of a batch; in training, the losses are passed to the sampler."""
         if self._random_numbers_of:  # the base class takes them up only after skipping batches; we skip none
             self._load_rng_state(self._random_numbers_of)
             self._random_numbers_of = None
@@ -109,7 +109,7 @@ class MagnetTrainer(Trainer):
         self.neighbourhoods.refresh(torch.cat(places), torch.cat(parts))
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **more: Any) -> Any:
-        """Train; a checkpoint brings index and sampler back with it."""
+        """Train; resuming from a checkpoint restores the index and the sampler too."""
         folder = get_last_checkpoint(self.args.output_dir) if resume_from_checkpoint is True else resume_from_checkpoint
         if folder:
             state = read_tensors(Path(folder) / FILE, None).tensors

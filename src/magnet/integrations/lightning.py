@@ -31,8 +31,8 @@ class MagnetCallback(Callback):
     It does so before the first step and then every epoch, or every ``refresh_every`` batches, always before a
     checkpoint of the same step is written. Index and sampler are part of Lightning's checkpoints.
 
-    With DDP every process draws its own neighbourhoods, embeds its share of the examples, and is told the losses of
-    all; give the trainer ``use_distributed_sampler=False``, since the sampler shards itself.
+    With DDP every process draws its own neighbourhoods, embeds its share of the examples, and gets the losses of all
+    processes. Give the trainer ``use_distributed_sampler=False``, since the sampler shards itself.
 
     Args:
         dataset: the training examples as they are to be embedded, without augmentation; an item starts with the
@@ -64,7 +64,7 @@ class MagnetCallback(Callback):
 
     @property
     def index(self) -> ClusterIndex:
-        """The clusters now."""
+        """The current clusters."""
         return self.neighbourhoods.index
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -79,7 +79,7 @@ class MagnetCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Tell the sampler the losses, and refresh when it is time."""
+        """Pass the losses to the sampler, and refresh the index if that is due."""
         self.neighbourhoods.update(batch[0], outputs["per_example"])
         if self.neighbourhoods.due:
             self.refresh(trainer, pl_module)
@@ -104,5 +104,5 @@ class MagnetCallback(Callback):
         return self.neighbourhoods.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where the checkpoint was written."""
+        """Continue from a checkpoint."""
         self.neighbourhoods.load_state_dict(state_dict)

@@ -1,4 +1,4 @@
-"""Neighbourhoods: the sampler, its index and the moment of the next refresh, for somebody else's loop."""
+"""Neighbourhoods: the sampler, its index and the schedule of refreshes, for the training loop of another library."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,10 +27,10 @@ class Indexed(Dataset[Any]):
 
 
 class Neighbourhoods:
-    """Draws batches, takes their losses, knows when the index is due, and saves all of it together.
+    """Draws batches, takes their losses, knows when a refresh is due, and saves the state of all that.
 
-    Until the first refresh every class is one cluster. In several processes each draws its own neighbourhoods, and
-    all are told the losses of all, so that they hold the same state.
+    Until the first refresh every class is one cluster. With several processes, each draws its own neighbourhoods, and
+    all get the losses of all, so that they keep the same state.
 
     Args:
         labels: (N,) classes of the training examples, in the order of the dataset.
@@ -57,7 +57,7 @@ class Neighbourhoods:
 
     @property
     def due(self) -> bool:
-        """Whether the index is to be made anew before the next batch."""
+        """Whether the index must be refreshed before the next batch."""
         every = self.refresh_every or len(self.sampler)
         return self.refreshed_at < 0 or self.steps - self.refreshed_at >= every
 
@@ -70,7 +70,7 @@ class Neighbourhoods:
         return range(self.sampler.rank, len(self.labels), self.sampler.world_size)
 
     def refresh(self, places: Tensor, representations: Tensor) -> None:
-        """Make the index anew from the representations (n, d) of this process's share, examples ``places`` (n,)."""
+        """Fit a new index to the representations (n, d) of this process's share of the examples, ``places`` (n,)."""
         world = self.sampler.world_size
         places, rows = gather_rows(places.cpu(), world), gather_rows(representations.float().cpu(), world)
         everything = torch.empty(len(self.labels), rows.shape[1])
@@ -86,14 +86,14 @@ class Neighbourhoods:
         self.steps += 1
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Tensors only, after the last batch used."""
+        """The state after the last batch used, as tensors."""
         state: dict[str, Any] = {f"index.{name}": tensor for name, tensor in self.index.tensors().items()}
         state |= {f"sampler.{name}": value for name, value in self.sampler.state_dict().items()}
         state |= {"steps": self.steps, "refreshed_at": self.refreshed_at}
         return {name: torch.as_tensor(value) for name, value in state.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on exactly where `state_dict` was taken."""
+        """Continue exactly from a `state_dict`."""
         parts: dict[str, dict[str, Any]] = {"index": {}, "sampler": {}}
         for name, value in state.items():
             part, dot, key = name.partition(".")

@@ -43,15 +43,15 @@ class NeighbourhoodBatches(BatchSampler):  # by which the trainers tell batches 
 class MagnetLoss(BaseMetricLossFunction):
     """The Magnet objective of (embeddings, labels).
 
-    Clusters come from ``batches`` in training mode: each batch's are those it was drawn from, and the sampler is told
-    the losses. Without it every class of a batch is one cluster (K = 1), so that any sampler will do that draws
-    several examples of a class, such as ``MPerClassSampler``.
+    In training mode, the clusters of a batch are those that ``batches`` drew it from, and the losses are passed back to
+    it. Without ``batches``, every class of a batch is one cluster (K = 1); then any sampler that draws several examples
+    of a class will do, such as ``MPerClassSampler``.
 
     Args:
         alpha: the gap.
         scaling: factor on the normalised squared distances.
         own_mean: "batch" or "leave-one-out".
-        batches: what the trainer's ``sampler`` is, if batches are neighbourhoods.
+        batches: the trainer's ``sampler``, if batches are to be neighbourhoods.
         options: ``reducer``, ``distance`` (Euclidean; normalising if you say so) and others of the library.
     """
 
@@ -92,11 +92,11 @@ class MagnetLoss(BaseMetricLossFunction):
         return {"loss": {"losses": output.per_example, "indices": places, "reduction_type": "element"}}
 
     def get_default_distance(self) -> LpDistance:
-        """Squared Euclidean, of embeddings as they are: the objective is invariant to their scale."""
+        """The squared Euclidean distance without normalisation: the objective is invariant to scale."""
         return LpDistance(normalize_embeddings=False, p=2, power=2)
 
     def _drawn(self, count: int) -> list[int]:
-        """The examples of the batch at hand; none if nobody says where it was drawn."""
+        """The examples of the current batch; empty without ``batches``."""
         if self.batches is None:
             return []
         drawn = self.batches.waiting.popleft() if self.batches.waiting else []

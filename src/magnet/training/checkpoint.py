@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, checked when they are opened, and passed over where they are damaged.
+"""Checkpoints: written whole or not at all, verified when they are opened, and skipped if they are damaged.
 
 A checkpoint is a folder of safetensors, each with its digest, and a manifest that names the digests, written last.
 Loading one never executes code. The last two and the best are kept.
@@ -26,7 +26,7 @@ MANIFEST = "manifest.json"
 LEARNER, STATE, INDEX = "learner.safetensors", "state.safetensors", "index.safetensors"
 KEPT = 2  # the latest ones, beside the best
 NAME = re.compile(r"step-(\d{8,12})")
-ATTEMPTS = 20  # at opening one while a training removes those that it no longer keeps
+ATTEMPTS = 20  # to open a checkpoint while a running training deletes old ones
 Values = dict[str, Any]
 
 
@@ -55,7 +55,7 @@ class Progress(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Prefix:
-    """The beginning of the journal that was there when a checkpoint was written."""
+    """The length and the hash of the journal when a checkpoint was written."""
 
     bytes: Count = 0
     sha256: str = ""
@@ -76,13 +76,13 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint, opened: the parts that were asked for have been read, and are what was written."""
+    """An open checkpoint: the requested parts have been read and verified."""
 
     path: Path
     manifest: Manifest
     last_step: int  # of the latest checkpoint of the run
     best_step: int | None  # by validation
-    notes: list[str]  # a line for each checkpoint that should have been taken, and is damaged
+    notes: list[str]  # a warning for each damaged checkpoint that was skipped
     stored: dict[str, Stored]
 
     @property
@@ -99,7 +99,7 @@ class Checkpoint:
     def load_learner(self, learner: nn.Module) -> None:
         """Put saved weights and buffers into a network and method of the same configuration."""
         tensors, own = self.stored[LEARNER].tensors, learner.state_dict()
-        # The tables of a method may be larger than at its start: it takes them as they come, and looks itself.
+        # The tables of a method may have grown since its start: it resizes its own, and checks them itself.
         layout = {name: tensors.get(name, own[name]) if name.startswith("method.") else own[name] for name in own}
         try:
             check_layout(tensors, layout, LEARNER)
@@ -152,7 +152,7 @@ def save_checkpoint(
     settings: Values,
     journal: Prefix,
 ) -> Path:
-    """Write ``folder/step-N``, and drop those that are neither late nor best."""
+    """Write ``folder/step-N``, and delete checkpoints that are neither among the last two nor the best."""
     inside(folder.parent, folder.name)
     target = folder / f"step-{step:08d}"
     # Rates and the like come from the configuration; only what the optimiser accumulated needs saving.
@@ -170,14 +170,14 @@ def save_checkpoint(
         write_record(draft / MANIFEST, asdict(Manifest(FORMAT, step, files, settings, progress, values, journal)))
     found, best = checkpoints(folder), progress.get("best_step")
     kept = [path.name for path in found[: found.index(target) + 1] if (path / MANIFEST).is_file()][-KEPT:]
-    for path in found:  # those that are later than this one are damaged ones that were passed over
+    for path in found:  # checkpoints later than this one are damaged, and were skipped
         if path.name not in kept and (best is None or path.name != f"step-{best:08d}"):
             discard(path)
     return target
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, earliest first; nobody has looked whether they are whole."""
+    """The checkpoints in a folder, earliest first, unverified."""
     found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
     return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
 
@@ -204,7 +204,7 @@ def open_checkpoint(
 ) -> Checkpoint:
     """The "best" checkpoint (the last one if there was no validation) or the "last".
 
-    A damaged one is passed over, and named in the notes; the latest whole one is taken instead.
+    If it is damaged, the notes say so, and the latest undamaged one is opened instead.
 
     Args:
         folder: of the checkpoints.
@@ -217,13 +217,13 @@ def open_checkpoint(
             raise UserError(f"{folder.parent} has no checkpoint yet: the run stopped before its first one")
         try:
             return _open(found, which, parts)
-        except _RemovedError:  # a training has written newer ones meanwhile
+        except _RemovedError:  # a running training has written newer checkpoints
             continue
     raise UserError(f"the checkpoints of {folder.parent} are replaced faster than they can be read: try again")
 
 
 class _RemovedError(Exception):
-    """A checkpoint was there, and is not any more."""
+    """A checkpoint was deleted while it was being opened."""
 
 
 def _open(folders: list[Path], which: str, parts: Collection[str]) -> Checkpoint:
@@ -273,7 +273,7 @@ def _read_parts(path: Path, manifest: Manifest, parts: Collection[str]) -> dict[
 
 @contextmanager
 def _still_there(path: Path) -> Iterator[None]:
-    """What is missing in a checkpoint that a training has removed meanwhile is not damage."""
+    """Tell a checkpoint that a running training has deleted from a damaged one."""
     try:
         yield
     except (UserError, OSError) as error:

@@ -1,8 +1,8 @@
-"""Features: what the trunk of an image network makes of the plain view of images, computed once.
+"""Features of images: the outputs of an image network's trunk for the plain views, computed once.
 
-They are kept in the user's cache by the content of each image, in a folder for each network (its weights, the size and
-crop of its views). So a second run, `magnet features`, and a run on more or fewer of the same images find them there,
-whatever the files are called, and a pass that was stopped goes on where it was.
+They are cached in the user's cache folder by the content of each image, in a folder for each network (its weights, the
+size and crop of its views). So other runs and `magnet features` find the features of the same images again, whatever
+the files are called, and a pass that was interrupted continues.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ from magnet.training.config import REVISION, TrainConfig
 from magnet.training.inputs import Report, Views, batches, decoding_workers, passes
 
 SHARD = 512  # images whose features are written together; a pass that is killed loses no more than these
-MOST = 4 * 2**30  # bytes of all features in the cache: beyond them, those that were not used for longest are removed
+MOST = 4 * 2**30  # bytes of all features in the cache; beyond, those of the least recently used networks are removed
 
 
 def cache_folder() -> Path:
-    """Where features are kept: ``$MAGNET_CACHE``, or the place that the system has for caches."""
+    """The cache of features: ``$MAGNET_CACHE``, or the user's cache folder."""
     import pooch  # here, since only a pass over images needs it
 
     return Path(os.environ.get("MAGNET_CACHE") or pooch.os_cache("magnet")) / "features"
@@ -47,7 +47,7 @@ def trunk_features(
     workers: int = 0,
     report: Report | None = None,
 ) -> Tensor:
-    """Features (n, f), float32 on the CPU, of the plain view of the examples ``rows``, as the trunk is now.
+    """Features (n, f), float32 on the CPU, of the plain views of the examples ``rows``, with the current weights.
 
     Args:
         network: an image network, whose trunk is on ``device``.
@@ -57,7 +57,7 @@ def trunk_features(
         views: of the network.
         device: where to compute.
         workers: processes that decode images.
-        report: told how many images are done, of how many; those in the cache count as done.
+        report: called with the number of images done and the total; cached ones count as done.
     """
     digests = data.example_digests(rows)
     cache = _Cache(cache_folder() / _key(network, name, views, device))
@@ -81,7 +81,7 @@ def trunk_features(
                 cache.add(fresh)
                 known.update(fresh)
                 fresh = {}
-    finally:  # also what a stopped pass has done
+    finally:  # also after an interrupted pass
         network.train(was_training)
         cache.add(fresh)
     known |= fresh
@@ -115,7 +115,7 @@ def device_of(name: str | torch.device) -> torch.device:
 
 
 def _key(network: Backbone, name: str, views: Views, device: torch.device) -> str:
-    """A folder name for all that features depend on, apart from the image."""
+    """The name of a cache folder: a hash of all that features depend on, apart from the image."""
     weights = hashlib.sha256()
     for module in network.trunk_modules():
         for part, tensor in module.state_dict().items():
@@ -132,19 +132,19 @@ def _key(network: Backbone, name: str, views: Views, device: torch.device) -> st
 class _Cache:
     """Rows of features by the digest of their image, in safetensors files of one folder.
 
-    Files are written whole and never changed, so processes that share the folder need no lock. A cache that cannot be
-    written is none, and nothing else.
+    Files are written whole and never changed, so processes that share the folder need no lock. If the folder cannot be
+    written, nothing is cached.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def read(self, digests: np.ndarray) -> dict[bytes, Tensor]:
-        """The features of those images (n, 32) that are there."""
+        """The features of those images that are cached, by their digests (n, 32)."""
         wanted = {digest.tobytes() for digest in digests}
         found: dict[bytes, Tensor] = {}
         for path in sorted(self.folder.glob("*.safetensors")):
-            with suppress(OSError, UserError):  # damaged ones are passed over: what they held is computed again
+            with suppress(OSError, UserError):  # damaged files are skipped, and their features computed again
                 tensors = read_tensors(path, {"digests": "byte n 32", "features": "float n d"}).tensors
                 keys = [row.tobytes() for row in tensors["digests"].numpy()]
                 found |= {key: row for key, row in zip(keys, tensors["features"], strict=True) if key in wanted}
@@ -165,7 +165,7 @@ class _Cache:
 
 
 def _make_room(current: Path) -> None:
-    """Remove the features of networks that were not used for longest, while all take more than MOST."""
+    """Remove the features of the least recently used networks until all take no more than MOST bytes."""
     folders = sorted(current.parent.iterdir(), key=lambda folder: folder.stat().st_mtime)
     sizes = {folder: sum(file.stat().st_size for file in folder.glob("*")) for folder in folders}
     for folder in folders:

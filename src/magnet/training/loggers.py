@@ -1,8 +1,8 @@
-"""The journal of a run, sent on to the tools that people watch runs with: TensorBoard, Weights & Biases, MLflow.
+"""Loggers that get the records of the journal: TensorBoard, Weights & Biases, MLflow.
 
-TensorBoard's files lie in the run. Weights & Biases and MLflow are spoken to through Lightning's loggers, with the
-settings of their own environment variables: ``WANDB_MODE=offline`` keeps everything in the run too, and without
-``MLFLOW_TRACKING_URI`` MLflow's database is a file there.
+TensorBoard's files are in the run folder. Weights & Biases and MLflow are used through Lightning's loggers, and are
+configured by their own environment variables: with ``WANDB_MODE=offline`` all files stay in the run, and without
+``MLFLOW_TRACKING_URI`` MLflow's database is a file in the run.
 """
 
 import os
@@ -22,7 +22,7 @@ PROJECT = "magnet"
 
 
 class Logger(Protocol):
-    """What is told of every record of the journal."""
+    """Gets every record of the journal."""
 
     def show(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """A record: train, refresh, validation or time, with its values."""
@@ -45,7 +45,7 @@ def open_logger(name: str, folder: Path, settings: dict[str, Any], resume_at: in
         name: one of PACKAGES, or "none".
         folder: of the run.
         settings: all of them, by name.
-        resume_at: the step that a run goes on from.
+        resume_at: the step that a resumed run starts from.
     """
     check_logger(name)
     if name == "none":

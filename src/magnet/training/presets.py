@@ -1,4 +1,4 @@
-"""Presets: named changes of the configuration, by method; which one suits the data, the network and the start.
+"""Presets: named sets of changes to the configuration, by method, and the choice of one by data, network and start.
 
 Nothing here imports torch: the command line reads this file to print its help.
 """
@@ -120,13 +120,13 @@ FROM_RANDOM: dict[str, dict[str, Changes]] = {
 FROZEN: dict[str, Changes] = {"magnet": _FROZEN | _RECIPE, "": _FROZEN}
 FROZEN_FROM_RANDOM: dict[str, Changes] = {"magnet": _FROZEN_RANDOM | _MAGNET, "": _FROZEN_RANDOM}
 
-# What a network is, and how it looks at images: a warm start has these of the run that it starts from.
+# The settings of a network and its views, which a warm start takes from the run that it starts from.
 NETWORK = ("backbone", "start", "power", "shrinkage", "standardize", "start_clusters", "dim", "hidden",
            "image_size", "rescale", "freeze_batchnorm")  # fmt: skip
 
 
 def start_note(config: TrainConfig) -> str:
-    """What must be known of a network that starts from scratch where it better did not; "" for all others.
+    """A warning about a network that starts from scratch although pretrained weights would be far better; else "".
 
     The paper starts all of its networks from three epochs of ImageNet (section 4); `paper/default` names no network.
     A network for photographs that learns from a few thousand of them alone gets nowhere near a pretrained one.
@@ -159,9 +159,9 @@ def start_note(config: TrainConfig) -> str:
 def with_preset(config: TrainConfig) -> TrainConfig:
     """The configuration with the changes of its preset; "auto" is decided by the kind of data.
 
-    A configuration that asks for a random start, or for a network that cannot have another, has the changes for that;
-    one that freezes the trunk, those for that. Photographs have a pretrained network where its weights are on this
-    machine. A warm start has the network of the run that it starts from.
+    There are other changes for a random start (also where the network allows no other) and for a frozen trunk.
+    Photographs get a pretrained network if its weights are on this machine. A warm start takes the network of the run
+    that it starts from.
     """
     name = _by_data(config) if config.preset == "auto" else config.preset
     if name not in PRESETS:
@@ -180,7 +180,7 @@ def with_preset(config: TrainConfig) -> TrainConfig:
 
 
 def _by_data(config: TrainConfig) -> str:
-    """The preset for the kind of data, and for the network that it can have."""
+    """The preset for the kind of data and the networks that are available."""
     if kind_of(config.data) == "vectors":
         return "vectors"
     if config.weights or config.backbone.endswith(PRETRAINED):
@@ -192,8 +192,8 @@ def _by_data(config: TrainConfig) -> str:
 
 
 def _of_run(run: Path | None) -> Changes:
-    """What a warm start has of the run that it starts from; of a whitened one, also K and scaling."""
-    if run is None or not (run / CONFIG).is_file():  # who reads it says what is wrong
+    """The settings that a warm start takes from its run: the network, and K and scaling after a whitened start."""
+    if run is None or not (run / CONFIG).is_file():  # a missing run is reported when it is opened
         return {}
     like = read_config(run)
     names = (*NETWORK, "clusters_per_class", "scaling") if like.start == "whitened" else NETWORK

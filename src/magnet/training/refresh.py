@@ -1,6 +1,6 @@
-"""The embedding of the whole training set at one moment, and what a refresh makes of it.
+"""The embedding of the whole training set with fixed weights, and the index that a refresh fits to it.
 
-The index of a training set whose representations would fill the memory is made by shards, class after class.
+If all representations would not fit into memory, the index is fitted by shards of whole classes.
 """
 
 from collections.abc import Callable
@@ -38,8 +38,8 @@ def embed(
 ) -> Tensor:
     """Representations (n, d), on the CPU, of the examples ``rows`` of the data.
 
-    The plain view of each, or with ``test`` the mean over the test views that ``seed`` draws (section 4); ``report`` is
-    told how many are done, of how many.
+    They are of the plain views, or with ``test`` the mean over the test views that ``seed`` draws (section 4).
+    ``report`` is called with the number of examples done and the total.
     """
     was_training = learner.training
     learner.eval()
@@ -95,14 +95,14 @@ def mean_inputs(bench: Workbench, assignments: Tensor, count: int) -> Tensor:
 
 
 def shards_of(examples: int, dim: int) -> int:
-    """How many shards the representations (examples, dim) of all examples are to be made in."""
+    """The number of shards for representations of shape (examples, dim)."""
     return -(-examples * dim // SHARD)
 
 
 def index_by_shards(
     represent: Callable[[Tensor], Tensor], labels: Tensor, clusters_per_class: ClustersPerClass, seed: int, shards: int
 ) -> ClusterIndex:
-    """What ``ClusterIndex.fit`` makes of all representations, which are never there at the same time.
+    """The index that ``ClusterIndex.fit`` gives for all representations, which are never all in memory at once.
 
     Classes are embedded and clustered in turn (`ClusterIndex.joined`). The network must not change in between.
 
@@ -127,7 +127,7 @@ def index_by_shards(
 def keep_refresh(
     folder: Path, step: int, total: int, every: int, wanted: int, representations: Tensor, index: ClusterIndex
 ) -> None:
-    """Write this refresh to ``refreshes/`` if it is one of the ``wanted`` that are spread over the run."""
+    """Write this refresh to ``refreshes/`` if it is one of the ``wanted`` refreshes, which are spread over the run."""
     count = max(1, -(-total // every))
     chosen = {round(i * (count - 1) / max(wanted - 1, 1)) for i in range(wanted)}
     if step // every not in chosen:
