@@ -175,9 +175,7 @@ class SoftNeighbours:
         check_representations(representations)
         limit = SIZES[self.references.dtype][1]
         if representations.dtype == torch.float64 and float(representations.detach().abs().max()) > limit:
-            raise RangeError(
-                f"representations must not exceed {limit:g}: the references are {self.references.dtype}"
-            )
+            raise RangeError(f"representations must not exceed {limit:g}: the references are {self.references.dtype}")
         if representations.shape[1] != self.references.shape[1]:
             raise ValueError(
                 f"representations have {representations.shape[1]} dimensions; "
