@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from magnet.data import open_data
-from magnet.data.photographs import are_photographs, short_side
+from magnet.data.sources import are_photographs, short_side
 
 
 def picture(path, width, height):

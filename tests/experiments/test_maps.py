@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from experiments.small_labs import lab_of
-from magnet.data.attributes import Attributes
+from magnet.data.listings import Attributes
 from magnet.experiments import maps
 from magnet.experiments.maps import choose_attributes, choose_shown
 from magnet.index import ClusterIndex

@@ -12,9 +12,8 @@ from typing import IO, Any, NamedTuple, overload
 import numpy as np
 from numpy.lib import format as npy
 
-from magnet.data.attributes import Attributes, from_classes, from_table
 from magnet.data.columns import LABELS, VECTORS, find_label, read_labels, read_split, read_test
-from magnet.data.listings import Listing
+from magnet.data.listings import Attributes, Listing
 from magnet.errors import UserError
 from magnet.files import memory, opened, reading
 
@@ -255,12 +254,12 @@ def _attributes(arrays: Mapping[str, np.ndarray], labels: np.ndarray, classes: i
     names = arrays.get("attribute_names")
     listed = None if names is None else [str(value) for value in names]
     if "attributes" in arrays:
-        return from_table(arrays["attributes"], listed, len(labels))
+        return Attributes.from_table(arrays["attributes"], listed, len(labels))
     if "class_attributes" in arrays:
         if len(arrays["class_attributes"]) != classes:
             found = len(arrays["class_attributes"])
             raise UserError(f"{name}: class_attributes has {found} rows, but there are {classes} classes.")
-        return from_classes(arrays["class_attributes"], listed, labels)
+        return Attributes.from_classes(arrays["class_attributes"], listed, labels)
     return None
 
 

@@ -14,11 +14,18 @@ import torch
 from torch import Tensor
 
 from magnet.data.arrays import KEYS, Numbered, check_mapped, list_arrays
-from magnet.data.attributes import Attributes
 from magnet.data.images import MOST_PIXELS, ImageCache, decode, find_unreadable, room
-from magnet.data.listings import PARTS, TEST, Content, EncodedImage, Listing, compact_classes, complete_split
-from magnet.data.photographs import FEW, short_side
-from magnet.data.sources import find_source
+from magnet.data.listings import (
+    PARTS,
+    TEST,
+    Attributes,
+    Content,
+    EncodedImage,
+    Listing,
+    compact_classes,
+    complete_split,
+)
+from magnet.data.sources import FEW, find_source, short_side
 from magnet.errors import UserError
 from magnet.files import file_digest
 

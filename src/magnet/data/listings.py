@@ -1,6 +1,6 @@
-"""Listing: what a source holds; listings of image files; and the split: given parts are kept, missing ones drawn.
+"""Listing: the examples of a source, with labels, attributes and parts; listings of image files; and splits.
 
-The train, validation and test parts that a source gives are kept; those that it does not give are drawn by class.
+The train, validation and test parts that a source states are kept; missing ones are drawn by class.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from magnet.data.attributes import Attributes
 from magnet.errors import UserError
 
 TRAIN, VALIDATION, TEST = 0, 1, 2
 PARTS = {"train": TRAIN, "validation": VALIDATION, "val": VALIDATION, "test": TEST}
 TEST_FRACTION = 0.3
 EXTENSIONS = frozenset([".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"])
+UNKNOWN = ("", "nan", "?")  # values of an attribute
+MOST_VALUES = 100  # of a categorical attribute
 
 
 class EncodedImage(Protocol):
@@ -45,6 +46,53 @@ class Labelling(NamedTuple):
 def is_image(name: str) -> bool:
     """Whether a file of this name counts as an image: its extension is known, and it is not hidden."""
     return not name.startswith(".") and Path(name).suffix.lower() in EXTENSIONS
+
+
+@dataclass
+class Attributes:
+    """Binary attributes. ``values`` is float32 (N, A): 1 has it, 0 has it not, nan unknown.
+
+    ``level`` says whether the annotation was made for each image or once for a whole class.
+    """
+
+    names: list[str]
+    values: np.ndarray
+    level: Literal["image", "class"]
+
+    def keep(self, rows: np.ndarray) -> Attributes:
+        """The same attributes of the examples at ``rows``."""
+        return Attributes(self.names, self.values[rows], self.level)
+
+    @classmethod
+    def from_table(cls, table: np.ndarray, names: Sequence[str] | None, examples: int) -> Attributes:
+        """One-hot a categorical table (N, A) of strings or numbers; a 0/1 column stays one binary attribute.
+
+        Empty strings, "?" and nan mean unknown, in all attributes that come of that column.
+        """
+        table = np.asarray(table)
+        if table.ndim != 2 or len(table) != examples:
+            raise UserError(f"attributes has shape {table.shape}, expected ({examples}, A): one row an example.")
+        columns = _names(names, table.shape[1])
+        found = [_one_hot(table[:, a], columns[a]) for a in range(table.shape[1])]
+        return cls(
+            names=[name for some, _ in found for name in some],
+            values=np.concatenate([values for _, values in found], axis=1)
+            if found
+            else np.zeros((examples, 0), np.float32),
+            level="image",
+        )
+
+    @classmethod
+    def from_classes(cls, percent: np.ndarray, names: Sequence[str] | None, labels: np.ndarray) -> Attributes:
+        """Attributes of classes (C, A) in percent of agreement; an example has what its class has at 50 or more."""
+        percent = np.asarray(percent, dtype=np.float32)
+        if percent.ndim != 2 or len(percent) <= int(labels.max(initial=0)):
+            raise UserError(
+                f"class_attributes has shape {percent.shape}, expected ({int(labels.max(initial=0)) + 1}, A): "
+                "one row a class."
+            )
+        binary = np.where(np.isnan(percent), np.nan, percent >= 50).astype(np.float32)
+        return cls(_names(names, percent.shape[1]), binary[labels], "class")
 
 
 @dataclass
@@ -223,3 +271,32 @@ def complete_split(split: np.ndarray | None, labels: np.ndarray, *, seed: int, v
     if not (done == TRAIN).any():
         raise UserError(f"no example is left for training: all {len(done)} are marked validation or test.")
     return done
+
+
+def _names(names: Sequence[str] | None, columns: int) -> list[str]:
+    if names is None:
+        return [f"attribute {a}" for a in range(columns)]
+    if len(names) != columns:
+        raise UserError(f"attribute_names holds {len(names)} names, but the table has {columns} columns.")
+    return [str(name) for name in names]
+
+
+def _one_hot(column: np.ndarray, name: str) -> tuple[list[str], np.ndarray]:
+    if column.dtype.kind in "biuf":
+        numbers = column.astype(np.float32)
+        unknown = np.isnan(numbers)
+        if np.isin(numbers[~unknown], (0, 1)).all():
+            return [name], numbers[:, None]
+        column = np.array([f"{value:g}" for value in numbers])
+    else:
+        column = np.char.strip(column.astype(str))
+        unknown = np.isin(np.char.lower(column), UNKNOWN)
+    categories = np.unique(column[~unknown])
+    if len(categories) > MOST_VALUES:
+        raise UserError(
+            f"attribute {name!r} has {len(categories)} different values; attributes are categories, "
+            f"at most {MOST_VALUES}. Bin it or leave it out."
+        )
+    values = (column[:, None] == categories[None, :]).astype(np.float32)
+    values[unknown] = np.nan
+    return [f"{name}={category}" for category in categories], values

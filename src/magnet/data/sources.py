@@ -1,12 +1,22 @@
-"""What --data names: from a word or a path to a listing. Nothing here imports torch."""
+"""What --data names: from a name or a path to a listing, its kind, and whether it holds photographs.
+
+Nothing here imports torch.
+"""
 
 from __future__ import annotations
 
+import io
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from statistics import median_low
 from typing import NamedTuple
+
+import numpy as np
 
 from magnet.data import arrow, tars
 from magnet.data.arrays import labels_beside, list_npy, list_npz, npz_keys, npz_names
@@ -15,9 +25,8 @@ from magnet.data.benchmarks.digits import list_digits
 from magnet.data.benchmarks.source import incomplete, require_pieces
 from magnet.data.columns import assign
 from magnet.data.groups import LEVELS, take_levels
-from magnet.data.listings import Listing, list_folder
-from magnet.data.metadata import check_metadata, find_metadata, list_metadata, metadata_columns
-from magnet.data.tables import csv_columns, list_csv
+from magnet.data.listings import EncodedImage, Listing, is_image, list_folder
+from magnet.data.tables import check_metadata, csv_columns, find_metadata, list_csv, list_metadata, metadata_columns
 from magnet.errors import UserError, did_you_mean
 from magnet.files import reading
 
@@ -26,6 +35,8 @@ EXPECTED = (
     "beside it, a folder saved by datasets, a .tar of images with their labels, digits, or "
     + ", ".join(f"{name}:FOLDER" for name in READERS)
 )
+SMALLEST = 64  # the short side of a photograph, in pixels: what is smaller is a digit, an icon or a thumbnail
+FEW = 15  # files whose sizes are looked at
 
 
 class Reader(NamedTuple):
@@ -167,3 +178,38 @@ def _vectors() -> str:
 
 def _images() -> str:
     return "images"
+
+
+def are_photographs(spec: str, label: str = "") -> bool:
+    """Whether what --data names holds image files of the size of photographs; False where it holds no image files.
+
+    Args:
+        spec: what --data takes.
+        label: the column of the labels, without which some tables cannot be read.
+    """
+    name, colon, folder = spec.partition(":")
+    path = Path(folder if colon and name.replace("-", "").isalpha() else spec).expanduser()
+    found: list[Path | EncodedImage] = list(islice(_files(path), FEW))
+    if not found and path.exists() and kind_of(spec) == "images":  # in archives, or in tables and where these say
+        with suppress(UserError):
+            content = find_source(spec, label=label)().content
+            found = [] if isinstance(content, np.ndarray) else list(content[:: max(1, len(content) // FEW)])
+    return short_side(found) >= SMALLEST
+
+
+def short_side(images: Iterable[Path | EncodedImage]) -> int:
+    """The median short side of image files in pixels, from their headers; 0 where none can be read."""
+    from PIL import Image
+
+    sides = []
+    for image in images:
+        file = image if isinstance(image, Path) else io.BytesIO(image.read())
+        with suppress(Exception), Image.open(file) as opened:  # whoever decodes it says what is wrong with it
+            sides.append(min(opened.size))
+    return median_low(sides) if sides else 0
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Image files in a folder, in any order; none of what is no folder."""
+    for place, _, names in os.walk(folder, followlinks=True):
+        yield from (Path(place) / name for name in names if is_image(name))

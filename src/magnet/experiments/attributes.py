@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from magnet.data import Dataset
-from magnet.data.attributes import Attributes
+from magnet.data.listings import Attributes
 from magnet.errors import UserError
 from magnet.evaluation.concentration import (
     SIZES,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from magnet.data import Dataset
-from magnet.data.attributes import Attributes
+from magnet.data.listings import Attributes
 from magnet.errors import UserError
 from magnet.experiments.attributes import attributes_of
 from magnet.experiments.cache import of_test_part

@@ -21,7 +21,7 @@ from magnet.backbones.pretrained import PRETRAINED, find_weights
 from magnet.backbones.weights import backbone_of
 from magnet.clustering import ClustersPerClass, clusters_by_size
 from magnet.data import SOURCES, Dataset, open_data
-from magnet.data.photographs import SMALLEST
+from magnet.data.sources import SMALLEST
 from magnet.errors import UserError
 from magnet.methods import Batch, Discriminant, Method, MethodLoss, Options, Setting, method_class
 from magnet.recipe import Chosen, Recipe

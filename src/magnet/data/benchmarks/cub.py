@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from magnet.data.attributes import Attributes, from_classes
 from magnet.data.benchmarks.source import Archive, Source, read_lines, require_images, require_pieces
-from magnet.data.listings import Listing
+from magnet.data.listings import Attributes, Listing
 from magnet.errors import UserError
 
 SOURCE = Source(
@@ -74,7 +73,7 @@ def _attributes(base: Path, ids: np.ndarray, labels: np.ndarray) -> Attributes |
         return None
     names = [name for _, name in read_lines("cub", listed, 2)]
     if not by_image.is_file():
-        return from_classes(np.loadtxt(by_class, ndmin=2), names, labels)
+        return Attributes.from_classes(np.loadtxt(by_class, ndmin=2), names, labels)
     # image, attribute, present, certainty, seconds; some lines have stray fields after these.
     table = np.loadtxt(by_image, dtype=np.int32, usecols=(0, 1, 2, 3), ndmin=2)
     row_of = np.full(int(max(ids.max(), table[:, 0].max())) + 1, -1)

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from magnet.data.attributes import Attributes
 from magnet.data.benchmarks.source import Source, incomplete, read_mat
-from magnet.data.listings import Listing, is_image
+from magnet.data.listings import Attributes, Listing, is_image
 from magnet.errors import UserError
 
 SOURCE = Source(

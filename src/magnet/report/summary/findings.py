@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from magnet.data import Dataset
-from magnet.data.attributes import Attributes
+from magnet.data.listings import Attributes
 from magnet.errors import UserError
 from magnet.evaluation.concentration import Concentration, attribute_concentration, concentration_within_classes
 from magnet.files import inside, read_record, write_record
