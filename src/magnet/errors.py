@@ -1,4 +1,4 @@
-"""The error that a person can act on."""
+"""Errors whose message tells the user what to do."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -20,7 +20,7 @@ class StorageError(OSError):
 
 
 def visible(text: str) -> str:
-    """Text from outside (names of classes and files) without what would act on a terminal or cannot be written.
+    """Text from outside, such as names of classes and files, without control characters and unprintable ones.
 
     >>> visible("a" + chr(27) + "[2J")
     'a\\\\x1b[2J'
@@ -29,7 +29,7 @@ def visible(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
-    """What follows an unknown name in a message: up to ``most`` known names that look like it, or a full stop.
+    """The end of a message about an unknown name: up to ``most`` similar known names, or a full stop.
 
     >>> f"no method 'magnets'{did_you_mean('magnets', ['softmax', 'magnet'])} There are: softmax, magnet"
     "no method 'magnets': did you mean magnet? There are: softmax, magnet"

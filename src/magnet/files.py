@@ -1,9 +1,9 @@
-"""Files: written whole or not at all, read as what they should be, locked, and digested.
+"""Files: written whole or not at all, checked when they are read, locked, and hashed.
 
-One way in and one way out for everything that this package keeps. Writes go to a draft of an unpredictable name beside
-the file, reach the disk, and only then take its place; a symbolic link is replaced and never followed. Reads are of
-ordinary files alone, of bounded size. A record is a JSON object that carries the SHA-256 of its own content. Tensors
-are in `magnet.tensors`. Nothing here imports torch.
+Everything that this package stores is written and read through these functions. A write goes to a draft with an
+unpredictable name beside the file, is flushed to the disk, and then replaces the file; a symbolic link is replaced and
+never followed. Only regular files of bounded size are read. A record is a JSON object with the SHA-256 of its own
+content. Tensors are in `magnet.tensors`. Nothing here imports torch.
 """
 
 import errno
@@ -24,7 +24,7 @@ from magnet.schema import checked
 DRAFT = ".part"  # how the names of drafts end
 DIGEST = "sha256"  # of a record or of named tensors, beside what it was computed from
 MOST_TEXT = 2**28  # bytes of a text file that is read whole
-NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # what file systems say that have no locks
+NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # errors of file systems without locks
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 SHUT = {errno.EROFS, errno.EACCES, errno.EPERM}
 
@@ -38,11 +38,10 @@ def as_path(path: Any) -> Path:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give an empty file beside ``path`` to write to; it takes the place of ``path`` once the block has ended well.
+    """Yield the path of an empty draft beside ``path``, which replaces ``path`` when the block ends without an error.
 
-    Whoever reads ``path`` meanwhile, or after a crash, finds the old file or the new one, never half of one. Where the
-    block raises, the draft is removed and ``path`` is left as it was; what a full or read-only disk raises is a
-    `StorageError`.
+    A reader of ``path`` always finds the old file or the new one, never half of one, also after a crash. If the block
+    raises, the draft is removed and ``path`` is unchanged; errors of a full or read-only disk become a `StorageError`.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "notes.txt"
@@ -60,7 +59,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.close(file)
             yield draft
             _allow(draft, mode)  # safetensors, for one, makes files that only their owner can read
-            whole = path.parent.name.endswith(DRAFT)  # a file of a folder that is written as a whole waits for it
+            whole = path.parent.name.endswith(DRAFT)  # inside the draft of a folder, which is flushed as a whole
             if not whole:
                 _to_disk(draft)
             draft.replace(path)
@@ -72,7 +71,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """`replacing` for a folder: gives an empty one to fill, and removes the old one when the new one is in place."""
+    """As `replacing`, for a folder: yields an empty folder, which replaces the old one when the block has ended."""
     path = Path(path)
     draft, old = _beside(path), _beside(path)
     with storing(path):
@@ -98,7 +97,7 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """`replacing` for a file that somebody asked for: its folder is made, and what goes wrong is a `UserError`."""
+    """As `replacing`, for a file that the user named: its folder is made, and errors become a `UserError`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as draft:
@@ -111,7 +110,7 @@ def writing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Turn what a full or read-only disk makes the block raise into a `StorageError`, which says what to do."""
+    """Turn errors of a full or read-only disk into a `StorageError`, which says what to do."""
     try:
         yield
     except OSError as error:
@@ -128,7 +127,7 @@ def storing(path: Path) -> Iterator[None]:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The folder ``name`` in ``folder``, made if need be; an error if a symbolic link there leads out of ``folder``."""
+    """The folder ``name`` in ``folder``, made if it does not exist; a symbolic link out of ``folder`` is refused."""
     place = folder / name
     if place.is_symlink() and not place.resolve().is_relative_to(folder.resolve()):
         raise StorageError(f"{place} is a link that leads out of {folder}: nothing is written there")
@@ -138,7 +137,7 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder, renamed first: a removal that is cut short must not leave something that looks whole."""
+    """Remove a folder. It is renamed first, so that an interrupted removal does not leave a folder that looks whole."""
     trash = _beside(folder)
     folder.rename(trash)
     shutil.rmtree(trash, ignore_errors=True)
@@ -173,9 +172,9 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 @contextmanager
 def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Whatever a reader raises of a file that is not what it should be becomes a `UserError` that names the file.
+    """Turn every error of a reader into a `UserError` that names the file.
 
-    Decoders of other packages raise all kinds of errors where a file is damaged or made to mislead them.
+    Decoders of other packages raise many kinds of errors for damaged or malicious files.
     """
     try:
         yield
@@ -189,7 +188,7 @@ def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
 
 
 def memory() -> int:
-    """Bytes of memory that this machine has; a terabyte where it does not tell."""
+    """The memory of this machine in bytes; a terabyte if that is unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -197,7 +196,7 @@ def memory() -> int:
 
 
 def read_text(path: str | os.PathLike[str], most: int = MOST_TEXT) -> str:
-    """A text file of at most so many bytes, in UTF-8."""
+    """The content of a UTF-8 text file of at most ``most`` bytes."""
     with opened(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -209,9 +208,9 @@ def read_text(path: str | os.PathLike[str], most: int = MOST_TEXT) -> str:
 
 
 def read_json(path: str | os.PathLike[str], kind: Any = Any) -> Any:
-    """What a JSON file holds, as a value of this type (`magnet.schema.checked`).
+    """The content of a JSON file, checked to be of type ``kind`` (`magnet.schema.checked`).
 
-    A `UserError`, which is a `ValueError`, where it is broken, cut short, or of another type.
+    Raises a `UserError`, which is a `ValueError`, if the file is broken, cut short, or of another type.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "best.json"
@@ -236,7 +235,7 @@ def write_record(path: str | os.PathLike[str], values: Mapping[str, Any]) -> Non
 
 
 def read_record(path: str | os.PathLike[str], kind: Any) -> Any:
-    """What `write_record` wrote, as a value of this type; a `UserError` where a single character has changed.
+    """Read what `write_record` wrote, as a value of type ``kind``; raises a `UserError` if any character has changed.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "values.json"
@@ -251,16 +250,16 @@ def read_record(path: str | os.PathLike[str], kind: Any) -> Any:
 
 
 def record_digest(values: Mapping[str, Any]) -> str:
-    """The SHA-256 of plain values, whatever the order of their names."""
+    """The SHA-256 of plain values, independent of the order of their names."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
 def lock(path: str | os.PathLike[str], busy: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock on the file ``path``, which is made if need be and stays.
+    """Hold a lock on the file ``path``, which is made if it does not exist, and stays.
 
-    The system frees the lock when the process that holds it ends, however it ends; a worker that outlives its killed
-    parent does not keep it. On a file system without locks the block runs without one.
+    The system frees the lock when the process that holds it ends for any reason; a worker that outlives its killed
+    parent does not keep it. On a file system without locks, the block runs without one.
 
     Args:
         path: the file; its folder must exist.
@@ -317,14 +316,14 @@ def _allow(path: Path, mode: int) -> None:
 
 
 def _to_disk(path: Path) -> None:
-    """Wait until the content of a file, or the names in a folder, are on the disk, as far as the system can tell."""
+    """Flush the content of a file, or the names in a folder, to the disk."""
     if path.is_dir() and os.name == "nt":  # where folders cannot be opened
         return
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EBADF, errno.EACCES):  # file systems that do not know it
+        if error.errno not in (errno.EINVAL, errno.EBADF, errno.EACCES):  # file systems without fsync
             raise
     finally:
         os.close(file)

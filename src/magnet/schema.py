@@ -1,9 +1,9 @@
-"""Plain values, as JSON and YAML give them, checked against the type that they should have.
+"""Check plain values, as read from JSON and YAML, against a type.
 
-Whatever is read from a file is checked here before it is used: types, ranges, lengths, known names. A type is what
-Python's own annotations say: numbers, text, `Literal`, unions, lists, tuples, dictionaries, data classes, named tuples
-and typed dictionaries, with an `Annotated` `Bounds` where a number has bounds. Floats are finite. Nothing here imports
-torch.
+Everything that is read from a file is checked here before it is used: types, ranges, lengths, known names. Types are
+given by Python's annotations: numbers, text, `Literal`, unions, lists, tuples, dictionaries, data classes, named tuples
+and typed dictionaries, and `Annotated` with `Bounds` for a number with bounds. Floats must be finite. Nothing here
+imports torch.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from magnet.errors import UserError
 class Bounds:
     """The numbers from ``least`` to ``most``; ``above`` leaves the least one out, ``below`` the greatest.
 
-    ``also`` is one more that is allowed; ``why`` says what the number is, or what is wrong beyond the bounds.
+    ``also`` is one more allowed number; ``why`` explains the bounds in messages.
 
     >>> Bounds(0, 1, below=True).describe()
     'at least 0 and below 1'
@@ -55,12 +55,12 @@ Positive = Annotated[float, POSITIVE]
 
 
 def checked(value: Any, kind: Any, where: str) -> Any:
-    """The value as one of this type; dictionaries become data classes and named tuples, text becomes paths.
+    """The value, converted to type ``kind``: dictionaries become data classes and named tuples, text becomes paths.
 
     Args:
         value: what was read.
         kind: the type that it should have; Any allows everything.
-        where: names the value in the message of the `UserError` that is raised where it does not fit.
+        where: the name of the value in the message of the `UserError` that is raised if it does not fit.
 
     >>> checked({"a": 1}, dict[str, float], "weights")
     {'a': 1.0}
@@ -138,7 +138,7 @@ def _container(value: Any, origin: Any, arguments: tuple[Any, ...], where: str) 
 
 
 def _fields(value: Any, kind: Any, where: str) -> Any:
-    """A data class, named tuple or typed dictionary: no unknown names, and none that is needed left out."""
+    """A data class, named tuple or typed dictionary, without unknown names and with all required ones."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise _unfit(value, "named values", where)
     hints = get_type_hints(kind, include_extras=True)

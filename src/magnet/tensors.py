@@ -1,7 +1,7 @@
-"""Named tensors on disk: safetensors with a digest of their own, read only as what they should be.
+"""Named tensors on disk: safetensors files with a digest, checked against a layout when they are read.
 
-A layout says what a file must hold: for each name the kind of the numbers and the shape, ``"float J d"``. Sizes of the
-same name are the same in all tensors of a file. Floats are finite. Nothing that is read is executed.
+A layout states what a file must hold: for each name the type of the numbers and the shape, such as ``"float J d"``. The
+same letter stands for the same size in all tensors of a file. Floats must be finite. Nothing that is read is executed.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ Layout = Mapping[str, str | Tensor]  # a tensor stands for its own type and shap
 
 
 class Stored(NamedTuple):
-    """What a file holds."""
+    """The content of a file."""
 
     tensors: dict[str, Tensor]
     about: dict[str, str]  # the text beside them
@@ -49,7 +49,7 @@ def write_tensors(
     with replacing(path) as draft:
         try:
             save_file(_apart(ready), draft, {**(about or {}), DIGEST: digest})
-        except SafetensorError as error:  # how it says that the disk is full
+        except SafetensorError as error:  # raised if the disk is full
             raise StorageError(f"{path} cannot be written ({error}): make room and try again") from error
     return digest
 
@@ -62,14 +62,14 @@ def read_tensors(
     what: str = "tensors",
     sealed: bool = True,
 ) -> Stored:
-    """What `write_tensors` wrote; a `UserError` where a bit has changed or something else is in it.
+    """Read what `write_tensors` wrote; raises a `UserError` if a bit has changed or the layout does not fit.
 
     Args:
         path: the file.
-        layout: what it must hold; None: any tensors, which whoever asks looks at.
-        form: what the text ``format`` beside the tensors must be; "": there is none.
-        what: the file should hold, for messages.
-        sealed: False: the file comes from elsewhere and need not have a digest.
+        layout: what it must hold; None: any tensors, which the caller checks.
+        form: the value that ``format`` must have in the text of the file; "": any.
+        what: what the file should hold, for messages.
+        sealed: False: the file was written by other software, and needs no digest.
     """
     check_regular(path)
     try:
@@ -150,7 +150,7 @@ def _fits(tensor: Tensor, wanted: str, sizes: dict[str, int]) -> bool:
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors that share memory as copies: safetensors refuses to write the same memory twice."""
+    """The tensors, copied where they share memory, which safetensors refuses to write twice."""
     seen: set[int] = set()
     ready = {}
     for name, tensor in tensors.items():

@@ -1,4 +1,4 @@
-"""Vectors given as arrays, or in .npz and .npy files: read, checked and listed."""
+"""Vectors in arrays, or in .npz and .npy files: read, checked and listed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOCAL_HEADER_BYTES = 30
 
 
 class Numbered(Sequence[str]):
-    """The names "0", "1", ... of rows without names, made when asked for: five million strings would take 300 MB.
+    """The names "0", "1", ... of rows without names, made on demand: five million strings would take 300 MB.
 
     >>> Numbered(1000)[2:4]
     ['2', '3']
@@ -202,7 +202,7 @@ def read_npz(path: Path, keys: tuple[str, ...], required: tuple[str, ...]) -> di
 
 
 def _check_numbers(X: np.ndarray, name: str) -> None:
-    """Raise where numbers are not finite, or say nothing once they are float32, as they are used."""
+    """Raise if numbers are not finite, or if float32, in which they are used, cannot tell them apart."""
     low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
     # In blocks, so that a file larger than memory is walked through and not loaded.
     step = max(1, 2**22 // max(1, X.shape[1]))
@@ -318,7 +318,7 @@ def _mapped(path: Path, header: _Header, offset: int) -> np.ndarray:
 
 
 def check_mapped(array: np.ndarray) -> None:
-    """Refuse to look at an array whose file was cut while it was mapped: the system would end the process."""
+    """Refuse to read an array whose file was cut short while it was mapped: the system would kill the process."""
     if not isinstance(array, np.memmap) or array.filename is None:
         return
     try:

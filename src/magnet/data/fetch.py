@@ -1,4 +1,4 @@
-"""Downloading a named set from where its makers publish it, checked and unpacked."""
+"""Download a benchmark set from its official site, verify it, and unpack it."""
 
 from __future__ import annotations
 

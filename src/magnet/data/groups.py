@@ -1,7 +1,7 @@
 """Classes in groups: coarse and fine labels, and classes merged in random pairs (section 4.3 of the paper).
 
-Where data has no columns to name, the levels are called ``coarse`` and ``fine``: those of its layout (folders inside
-of class folders, the two labels of CIFAR-100), or the groups that the names of its classes tell. Nothing here imports
+For data without columns, the levels of labels are called ``coarse`` and ``fine``: they come from its layout (folders
+inside class folders, the two labels of CIFAR-100), or from groups in the names of its classes. Nothing here imports
 torch.
 """
 
@@ -31,7 +31,7 @@ CUB_NAME = re.compile(r"\d{3}\.\w*?([A-Za-z]+)$")  # 001.Black_footed_Albatross
 
 
 def known_groups(classes: Sequence[str]) -> list[str] | None:
-    """The group of every class, or None if the names tell of none.
+    """The group of every class, or None if the names of the classes do not contain groups.
 
     Oxford-IIIT Pet: cat or dog. CUB-200-2011: the last word of the name, such as Albatross or Warbler.
 
@@ -49,7 +49,7 @@ def known_groups(classes: Sequence[str]) -> list[str] | None:
 
 
 def take_levels(listing: Listing, *, label: str, judge: str) -> Listing:
-    """The listing with a level of its labels to train on and another to judge by; "": as they are.
+    """The listing with one level of labels to train on and another to judge by; "": unchanged.
 
     >>> import numpy as np
     >>> birds = ["1.Blue_Jay", "2.Crow"]
@@ -99,7 +99,7 @@ def merge_classes(dataset: Dataset, pairs_seed: int) -> Dataset:
 
 
 def merge_by(dataset: Dataset, merged: np.ndarray, classes: list[str]) -> Dataset:
-    """A copy in which class c has become class ``merged[c]`` of ``classes``."""
+    """A copy in which class c is replaced by class ``merged[c]`` of ``classes``."""
     other = copy.copy(dataset)
     other.labels = dataset.labels.new_tensor(merged)[dataset.labels]
     other.classes = classes

@@ -1,4 +1,4 @@
-"""Reading one image, whatever its mode, into a square of RGB bytes; and keeping what was read."""
+"""Read an image of any mode as a square of RGB bytes, and cache decoded images."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def room(size: int) -> int:
 
 
 def decode(source: Path | EncodedImage | Image.Image | np.ndarray, side: int, most: int = MOST_PIXELS) -> Tensor:
-    """An image as uint8 (3, side, side): of a file, also inside of something else, or of pixels uint8 (H, W[, 3]).
+    """An image as uint8 (3, side, side), from a file, from an archive or table, or from pixels uint8 (H, W[, 3]).
 
     Upright by its EXIF orientation, RGB, its short side resized to ``side``, the centre of the long side kept. An image
     of more than ``most`` pixels is refused before it is decoded.
@@ -114,10 +114,10 @@ def _reason(error: Exception) -> str:
 
 
 class ImageCache:
-    """Images uint8 (3, S, S) by example, as many as fit. What one process has decoded, all processes can read.
+    """A cache of decoded images, uint8 (3, S, S), which forked processes share.
 
-    Anonymous shared memory is inherited by forked workers and given back when the last process ends. Pages that are
-    never written cost nothing.
+    It is anonymous shared memory, which forked workers inherit, and which is freed when the last process ends. Pages
+    that are never written take no memory.
 
     Args:
         count: examples.
@@ -135,11 +135,11 @@ class ImageCache:
             self._there = torch.frombuffer(mmap.mmap(-1, self.kept), dtype=torch.uint8)
 
     def get(self, index: int) -> Tensor | None:
-        """The image, if it is there."""
+        """The image, or None if it is not cached."""
         return self._images[index] if index < self.kept and self._there[index] else None
 
     def put(self, index: int, image: Tensor) -> None:
-        """Keep an image."""
+        """Cache an image, if there is room."""
         if index < self.kept:
             self._images[index] = image
             self._there[index] = 1

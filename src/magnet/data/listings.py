@@ -24,13 +24,13 @@ MOST_VALUES = 100  # of a categorical attribute
 
 
 class EncodedImage(Protocol):
-    """An image file inside of something else: an archive, or the cell of a table. Its text names it for people."""
+    """An image file inside an archive or a cell of a table. ``str`` of it is its name for people."""
 
     def read(self) -> bytes:
         """The bytes of the image file."""
 
     def mark(self) -> str:
-        """What changes when the image does, known without reading more than necessary."""
+        """Text that changes whenever the image changes, and is cheap to compute."""
 
 
 Content = np.ndarray | Sequence[Path | EncodedImage]
@@ -50,9 +50,9 @@ def is_image(name: str) -> bool:
 
 @dataclass
 class Attributes:
-    """Binary attributes. ``values`` is float32 (N, A): 1 has it, 0 has it not, nan unknown.
+    """Binary attributes of N examples. ``values`` is float32 (N, A), 1: has the attribute, 0: does not, nan: unknown.
 
-    ``level`` says whether the annotation was made for each image or once for a whole class.
+    ``level`` states whether each image was annotated, or each class as a whole.
     """
 
     names: list[str]
@@ -100,10 +100,10 @@ class Listing:
     """The examples of a source in its own order.
 
     ``content`` is vectors (N, d), images as uint8 (N, H, W) or (N, H, W, 3), or N image files. ``labels`` (N,) are ids
-    into ``classes``, some of which may have no example yet. ``split`` (N,) is 0 train, 1 validation, 2 test, or None
-    where the source states none. ``feature_names`` (d,) are those of the columns of vectors, or None. ``judge`` are
-    other labels of the same examples, which are not trained on. ``levels`` are labels by name, coarse and fine, where
-    the source has both. ``notes`` say what was left out.
+    into ``classes``, some of which may have no example yet. ``split`` (N,) is 0 train, 1 validation, 2 test, or None if
+    the source has no split. ``feature_names`` (d,) are the names of the columns of vectors, or None. ``judge`` are
+    other labels of the same examples, which are not trained on. ``levels`` are coarse and fine labels by name, if the
+    source has both. ``notes`` say what was left out.
     """
 
     name: str
@@ -171,7 +171,7 @@ def list_folder(folder: Path) -> Listing:
 
 
 def _nested_levels(listing: Listing, depth: int) -> dict[str, Labelling]:
-    """Coarse and fine labels, where every image lies in a folder inside of the folder of its class.
+    """Coarse and fine labels, if every image is in a subfolder of the folder of its class.
 
     Args:
         listing: of image files, its names being paths.
@@ -254,10 +254,10 @@ def stratified(labels: np.ndarray, fraction: float, rng: np.random.Generator) ->
 
 
 def complete_split(split: np.ndarray | None, labels: np.ndarray, *, seed: int, validation: float) -> np.ndarray:
-    """Fill in the parts that the source does not give; returns int8 (N,).
+    """Draw the parts that a source does not state; returns int8 (N,).
 
-    Without a test part 30 % of the training part becomes one. A given validation part is used as it is;
-    otherwise a ``validation`` fraction is taken from what is left for training.
+    Without a test part, 30 % of the training part are drawn as one. A validation part of the source is kept; otherwise
+    a fraction ``validation`` of the rest of the training part is drawn.
     """
     if not 0 <= validation < 1:
         raise UserError(f"validation is {validation}, expected a fraction of the training part in [0, 1).")
@@ -265,7 +265,7 @@ def complete_split(split: np.ndarray | None, labels: np.ndarray, *, seed: int, v
     for part, fraction in ((TEST, TEST_FRACTION), (VALIDATION, validation)):
         if fraction > 0 and not (done == part).any():
             rows = np.flatnonzero(done == TRAIN)
-            # A stream of its own for each part: the test part does not depend on the validation fraction.
+            # Each part has its own random stream: the test part does not depend on the validation fraction.
             drawn = stratified(labels[rows], fraction, np.random.default_rng([seed, part]))
             done[rows[drawn]] = part
     if not (done == TRAIN).any():

@@ -36,25 +36,25 @@ EXPECTED = (
     + ", ".join(f"{name}:FOLDER" for name in READERS)
 )
 SMALLEST = 64  # the short side of a photograph, in pixels: what is smaller is a digit, an icon or a thumbnail
-FEW = 15  # files whose sizes are looked at
+FEW = 15  # files whose sizes are read
 
 
 class Reader(NamedTuple):
-    """What reads some data. ``read`` and ``check`` are told the columns of the labels, where there are columns."""
+    """How to read some data. ``read`` and ``check`` take the names of the columns of labels, if there are columns."""
 
     read: Callable[..., Listing]
     kind: Callable[[], str]  # "vectors" or "images"
-    columns: Callable[[], list[str]] | None = None  # their names; None: labels are levels of the layout
-    check: Callable[[str, str], object] = lambda label, judge: None  # raises where they are not there
+    columns: Callable[[], list[str]] | None = None  # the names of the columns; None: labels are levels of the layout
+    check: Callable[[str, str], object] = lambda label, judge: None  # raises if these columns do not exist
 
 
 def find_source(spec: str, *, label: str = "", judge: str = "") -> Callable[[], Listing]:
-    """What reads the data that ``spec`` names. What is not there is said at once, before anything is read.
+    """A function that reads the data that ``spec`` names. Missing files and columns are reported before it is called.
 
     Args:
         spec: what --data takes.
         label: the column, or the level, of the labels; "": the usual one.
-        judge: that of other labels to judge by; "": none.
+        judge: the column, or the level, of other labels to judge by; "": none.
     """
     with reading(spec, "data"):
         source = _find(spec)
@@ -80,7 +80,7 @@ def find_source(spec: str, *, label: str = "", judge: str = "") -> Callable[[], 
 
 
 def kind_of(spec: str) -> str:
-    """ "vectors" or "images", of what --data names: by its columns, or by what it is called where it is not there."""
+    """The kind of the data, "vectors" or "images": by its content, or by its name if it does not exist."""
     try:
         with reading(spec, "data"):
             return _find(spec).kind()
@@ -124,7 +124,7 @@ def _find(spec: str) -> Reader:
 
 
 def _find_in(folder: Path) -> Reader:
-    """What reads a folder: by what lies in it."""
+    """The reader of a folder, chosen by the files in it."""
     if arrow.find_shards(folder):
         return _table(folder)
     if find_metadata(folder):
@@ -181,7 +181,7 @@ def _images() -> str:
 
 
 def are_photographs(spec: str, label: str = "") -> bool:
-    """Whether what --data names holds image files of the size of photographs; False where it holds no image files.
+    """Whether the data consists of image files as large as photographs; False if it has no image files.
 
     Args:
         spec: what --data takes.
@@ -190,7 +190,7 @@ def are_photographs(spec: str, label: str = "") -> bool:
     name, colon, folder = spec.partition(":")
     path = Path(folder if colon and name.replace("-", "").isalpha() else spec).expanduser()
     found: list[Path | EncodedImage] = list(islice(_files(path), FEW))
-    if not found and path.exists() and kind_of(spec) == "images":  # in archives, or in tables and where these say
+    if not found and path.exists() and kind_of(spec) == "images":  # in archives or tables, or at paths in a table
         with suppress(UserError):
             content = find_source(spec, label=label)().content
             found = [] if isinstance(content, np.ndarray) else list(content[:: max(1, len(content) // FEW)])
@@ -204,12 +204,12 @@ def short_side(images: Iterable[Path | EncodedImage]) -> int:
     sides = []
     for image in images:
         file = image if isinstance(image, Path) else io.BytesIO(image.read())
-        with suppress(Exception), Image.open(file) as opened:  # whoever decodes it says what is wrong with it
+        with suppress(Exception), Image.open(file) as opened:  # a damaged image is reported when it is decoded
             sides.append(min(opened.size))
     return median_low(sides) if sides else 0
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Image files in a folder, in any order; none of what is no folder."""
+    """Image files in a folder, in any order; none if it is not a folder."""
     for place, _, names in os.walk(folder, followlinks=True):
         yield from (Path(place) / name for name in names if is_image(name))
