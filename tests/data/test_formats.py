@@ -308,6 +308,25 @@ def test_images_in_every_format_are_those_of_the_folder(write, photos, tmp_path)
         open_data(path, label="lable")
 
 
+def test_tables_beside_the_images_of_each_part_are_read_together(photos, tmp_path):
+    for word, numbers in (("train", range(7)), ("test", range(7, 10))):
+        (tmp_path / word).mkdir()
+        lines = [(f"{name}{i}.png", name) for name in ("cat", "dog") for i in numbers]
+        for file, name in lines:
+            (tmp_path / word / file).write_bytes((photos / name / file.removeprefix(name)).read_bytes())
+        rows = ["file_name,label", *(f"{file},{name}" for file, name in lines)]
+        (tmp_path / word / "metadata.csv").write_text("\n".join(rows))
+    data = open_data(str(tmp_path)).with_image_size(10)
+    assert data.split.tolist() == [0] * 14 + [2] * 6
+    assert data.names[-1] == "test/dog9.png"
+    plain = open_data(str(photos)).with_image_size(10)
+    assert torch.equal(data.batch([0, 13, 19]), plain.batch([0, 16, 19]))
+    (tmp_path / "test" / "metadata.csv").unlink()
+    (tmp_path / "test" / "metadata.jsonl").write_text('{"file_name": "cat7.png"}')
+    with pytest.raises(UserError, match=r"metadata\.jsonl: found no column label among file_name"):
+        open_data(str(tmp_path))
+
+
 def test_a_column_test_is_the_part_of_images_too(photos, tmp_path):
     rows = [f"{file},{name},{int(i % 4 == 0)}" for i, (file, name) in enumerate(files_of(photos))]
     (tmp_path / "images.csv").write_text("\n".join(["path,label,test", *rows]))

@@ -160,11 +160,14 @@ def list_folder(folder: Path) -> Listing:
             f"{folder}: found no images in subfolders; expected one folder a class, holding "
             f"{', '.join(sorted(suffix[1:] for suffix in EXTENSIONS))} files."
         )
-    listing = list_files(
-        folder.resolve().name,
-        [file for _, file, _ in rows],
-        [name for name, _, _ in rows],
-        root=folder,
+    labels, classes = number_labels([name for name, _, _ in rows])
+    files, prefix = [file for _, file, _ in rows], f"{folder}{os.sep}"
+    listing = Listing(
+        name=folder.resolve().name,
+        content=files,
+        labels=labels,
+        classes=classes,
+        names=[str(file).removeprefix(prefix) for file in files],
         split=np.array([part for _, _, part in rows], np.int8) if given else None,
     )
     return replace(listing, levels=_nested_levels(listing, depth=2 if given else 1))
@@ -182,20 +185,6 @@ def _nested_levels(listing: Listing, depth: int) -> dict[str, Labelling]:
         return {}
     coarse = Labelling(listing.labels, listing.classes)
     return {"coarse": coarse, "fine": number_labels(["/".join(path[depth - 1 : depth + 1]) for path in folders])}
-
-
-def list_files(name: str, files: list[Path], labels: list[str], *, root: Path, split: np.ndarray | None) -> Listing:
-    """Files with the names of their classes; classes are sorted, by number when they are all numbers."""
-    ids, classes = number_labels(labels)
-    prefix = f"{root}{os.sep}"
-    return Listing(
-        name=name,
-        content=files,
-        labels=ids,
-        classes=classes,
-        names=[str(file).removeprefix(prefix) for file in files],
-        split=split,
-    )
 
 
 def number_labels(words: Sequence[str]) -> Labelling:

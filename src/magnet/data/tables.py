@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import numpy as np
 
 from magnet.data.arrays import list_arrays
 from magnet.data.columns import Roles, assign, read_labels, read_split, read_test
-from magnet.data.listings import PARTS, Content, Labelling, Listing, list_files, number_labels
+from magnet.data.listings import PARTS, Content, Listing
 from magnet.errors import UserError
 from magnet.files import opened, reading
 
@@ -307,29 +308,22 @@ def check_metadata(folder: Path, label: str = "", judge: str = "") -> Roles:
 def list_metadata(folder: Path, label: str = "", judge: str = "") -> Listing:
     """The images that the tables name; their paths are relative to the table."""
     roles = check_metadata(folder, label, judge)
-    found = [
-        (list_images(_read(table, roles), roles, table), part, table) for table, part in find_metadata(folder).items()
-    ]
-    if len(found) == 1:
-        listing, _, _ = found[0]
-        listing.name = folder.resolve().name
-        return listing
-    return _joined(folder, found)
-
-
-def _joined(folder: Path, found: list[tuple[Listing, int | None, Path]]) -> Listing:
-    """One listing of the parts train, validation and test."""
-    files = [file for listing, _, _ in found for file in listing.content if isinstance(file, Path)]
-    words = [listing.classes[i] for listing, _, _ in found for i in listing.labels]
-    split = np.concatenate([np.full(len(listing.names), part, np.int8) for listing, part, _ in found])
-    joined = list_files(folder.resolve().name, files, words, root=folder, split=split)
-    if all(listing.judge is not None for listing, _, _ in found):
-        joined.judge = _join_labels([listing.judge for listing, _, _ in found if listing.judge is not None])
-    return joined
-
-
-def _join_labels(parts: list[Labelling]) -> Labelling:
-    return number_labels([part.classes[i] for part in parts for i in part.labels])
+    assert roles.file is not None
+    columns: dict[str, list[Any]] = {}
+    for table, part in find_metadata(folder).items():
+        rows: dict[str, list[Any]] = {**_read(table, roles)}
+        missing = [name for name in (roles.file, roles.label, roles.judge) if name is not None and name not in rows]
+        if missing:
+            raise UserError(f"{table}: found no column {missing[0]} among {', '.join(rows)}.")
+        rows[roles.file] = [str(table.parent.relative_to(folder) / name) for name in rows[roles.file]]
+        if part is not None:
+            rows["split"] = [part] * len(rows[roles.file])
+            roles = replace(roles, split="split")
+        for name, values in rows.items():
+            columns.setdefault(name, []).extend(values)
+    listing = list_images(columns, roles, folder)
+    listing.name = folder.resolve().name
+    return listing
 
 
 def _read(table: Path, roles: Roles) -> Mapping[str, list[str]]:
