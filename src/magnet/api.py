@@ -96,7 +96,8 @@ def explore(runs: Run | str | Path | Sequence[Run | str | Path], out: str | Path
     """
     several: list[Any] = list(runs) if isinstance(runs, list | tuple) else [runs]
     out, opened = as_path(out), [run if isinstance(run, Run) else Run(run) for run in several]
-    return build_explorer(opened, examples=10_000, seed=0, say=lambda what: lambda done, total: None).write(out)
+    explorer = build_explorer(opened, examples=10_000, seed=0, say=lambda what: lambda done, total: None)
+    return explorer.write(out).page
 
 
 def _setting(name: str, value: Any) -> Any:

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from magnet.commands import explore
+from magnet.report.explorer import looks
 from magnet.training.config import TrainConfig
 from magnet.training.train import train
 
@@ -52,6 +54,16 @@ def test_without_a_browser_the_file_is_still_there(digits_run, tmp_path, magnet,
     said = magnet("explore", digits_run, "--out", tmp_path / "page.html", "--examples", "50")
     assert "open the file yourself" in said
     assert (tmp_path / "page.html").is_file()
+
+
+def test_a_folder_is_offered_where_one_file_has_no_room_for_large_pictures(photo_run, tmp_path, magnet, monkeypatch):
+    page = tmp_path / "page.html"
+    assert "writes a folder" not in magnet("explore", photo_run, "--out", page, "--no-open")
+    monkeypatch.setattr(looks, "LARGE_BYTES", 0)
+    monkeypatch.setattr(explore, "MUCH", 10_000)
+    said = magnet("explore", photo_run, "--out", page, "--no-open")
+    assert "24 of them have a small picture only: --out page writes a folder" in said
+    assert "much for one file: --examples N shows fewer" in said
 
 
 def test_a_name_without_an_ending_is_a_folder_with_pictures_beside_its_page(photo_run, tmp_path, magnet, opened):

@@ -106,9 +106,8 @@ def quietly(what):
 
 def written(out: Path, *runs: Path, **settings) -> Path:
     """The page of runs, of 500 examples at most."""
-    return build_explorer(
-        [Run(run) for run in runs], **({"examples": 500, "seed": 0, "say": quietly} | settings)
-    ).write(out)
+    settings = {"examples": 500, "seed": 0, "say": quietly} | settings
+    return build_explorer([Run(run) for run in runs], **settings).write(out).page
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,9 @@ examples:
 """
 
 
+MUCH = 25_000_000  # bytes of a page, more than most mail takes
+
+
 @dataclass(frozen=True)
 class Explore:
     """The options of `magnet explore`."""
@@ -90,12 +93,17 @@ def main(arguments: Sequence[str]) -> None:
         runs = [Run(folder, which=options.checkpoint, report=say("embedding")) for folder in options.runs]
         say_notes(note for run in runs for note in run.notes)
         explorer = build_explorer(runs, examples=options.examples, seed=options.seed, say=say)
-        page = explorer.write(options.out)
+        page, small = explorer.write(options.out)
         if options.table:
             write_table(explorer, options.table)
     total = len(runs[0].data)
     shown = f"{len(explorer.rows)} of {total}" if len(explorer.rows) < total else f"all {total}"
-    print(f"{page} ({page.stat().st_size / 1e6:.1f} MB) shows {shown} examples")
+    size = page.stat().st_size
+    print(f"{page} ({size / 1e6:.1f} MB) shows {shown} examples")
+    if small:
+        print(f"{small} of them have a small picture only: --out {page.stem} writes a folder, with all pictures large")
+    if size > MUCH:
+        print("That is much for one file: --examples N shows fewer")
     if options.table:
         print(f"{options.table} holds the data behind it")
     if options.open and not webbrowser.open(page.resolve().as_uri()):

@@ -28,6 +28,15 @@ def training_doubts(run: Run) -> Doubts:
         known = read_json(path)
         if known["key"] == key:
             return Doubts(*(torch.tensor(known[name]) for name in Doubts._fields))
+    found = doubts_among(run, torch.arange(len(run.train)))
+    content = {"key": key} | {name: values.tolist() for name, values in found._asdict().items()}
+    with suppress(OSError), replacing(path) as draft:  # a run on a read-only or full disk can be used all the same
+        draft.write_text(json.dumps(content), encoding="utf-8")
+    return found
+
+
+def doubts_among(run: Run, places: Tensor) -> Doubts:
+    """Doubts of the labels of training examples by votes of each other; ``places`` (m,) in the training part."""
     config, recipe = run.config, Recipe()
     if config.start == "whitened":  # what suited its start then suits it now
         standardize = {"yes": True, "no": False}.get(config.standardize)
@@ -38,14 +47,10 @@ def training_doubts(run: Run) -> Doubts:
             n_clusters=config.clusters_per_class or None,
             start_clusters=config.start_clusters or None,
         )
-    vectors = run.data.batch(run.train) if run.kind == "vectors" else run.references
-    present, labels = run.labels.unique(return_inverse=True)
+    vectors = run.data.batch(run.train[places]) if run.kind == "vectors" else run.references[places]
+    present, labels = run.labels[places].unique(return_inverse=True)
     found = doubt_labels(vectors, labels, recipe=recipe, seed=config.seed)
-    found = found._replace(suggestion=present[found.suggestion])
-    content = {"key": key} | {name: values.tolist() for name, values in found._asdict().items()}
-    with suppress(OSError), replacing(path) as draft:  # a run on a read-only or full disk can be used all the same
-        draft.write_text(json.dumps(content), encoding="utf-8")
-    return found
+    return found._replace(suggestion=present[found.suggestion])
 
 
 def find_suspects(run: Run, part: str = "train") -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ import pytest
 
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
-from report.browser import colourful
+from report.browser import DESKTOP, PHONE, colourful
 
 CENTRE = "const m = magnet.maps[0].moment, p = m.centres.positions; return [0, p[0], p[1]]"
 # An example that no centre, no name and no button covers.
@@ -56,8 +56,9 @@ def test_regions_centres_and_names_are_drawn_and_can_be_hidden(digits_page, open
         before = after
 
 
-def test_every_class_in_view_is_named_at_every_zoom_and_no_name_lies_over_another(digits_page, open_page):
-    page = open_page(digits_page)
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_every_class_in_view_is_named_at_every_zoom_and_no_name_lies_over_another(digits_page, open_page, size):
+    page = open_page(digits_page, size)
     page.settle()
     names = "return magnet.maps[0].names.map(({label, left, top, width}) => ({label, left, top, width}))"
     assert sorted(name["label"] for name in page.js(names)) == list(range(10))
@@ -76,6 +77,19 @@ def test_every_class_in_view_is_named_at_every_zoom_and_no_name_lies_over_anothe
             "return x > 30 && y > 30 && x < f.width - 30 && y < f.height - 30 }).map((id) => magnet.data.labels[id]))]"
         )
         assert set(seen) <= {name["label"] for name in page.js(names)}
+
+
+def test_names_keep_clear_of_the_centres_where_there_is_room(wine_page, open_page):
+    page = open_page(wine_page)
+    page.settle()
+    covered = page.js(
+        "const v = magnet.maps[0], f = v.frame(), p = v.moment.centres.positions;"
+        "return Array.from(v.moment.centres.labels).filter((_, j) => v.names.some((n) => {"
+        "const x = f.x(p[2 * j]), y = f.y(p[2 * j + 1]);"
+        "return x > n.left && x < n.left + n.width && y > n.top && y < n.top + n.height })).length"
+    )
+    assert page.js("return magnet.maps[0].names.length") == 3
+    assert covered == 0
 
 
 def test_a_name_on_the_map_leads_to_its_class_which_stands_out(digits_page, open_page):
@@ -126,6 +140,38 @@ def test_a_click_on_an_example_shows_its_neighbours_and_probabilities_in_each_ru
     assert page.js("return magnet.lastClickMs") > 0
     strong = page.js("return magnet.maps.map((view) => view.points.values.strong.reduce((a, b) => a + b))")
     assert strong == [13, 13]  # it and its neighbours, in both maps
+
+
+def test_close_up_pictures_do_not_cover_each_other_and_a_click_anywhere_on_one_chooses_it(digits_page, open_page):
+    page = open_page(digits_page)
+    page.click("#names")
+    page.click("#centres")
+    page.js("const v = magnet.maps[0]; v.camera.middle = Array.from(v.moment.centres.positions.slice(0, 2)); v.zoom(6)")
+    page.settle()
+    boxes = page.js("return magnet.maps[0].pictures")
+    assert len(boxes) >= 5
+    side = boxes[0]["height"]
+    for i, a in enumerate(boxes):
+        for b in boxes[i + 1 :]:
+            shared = side - abs(a["left"] - b["left"]), side - abs(a["top"] - b["top"])
+            assert min(shared) <= 0.3 * side + 1e-6
+    last = boxes[-1]
+    corner = (
+        "const v = magnet.maps[0], f = v.frame(), b = v.pictures.at(-1);"
+        "return [0, f.bounds[0] + (b.left + 4) / f.scale, f.bounds[3] - (b.top + 4) / f.scale]"
+    )
+    page.js(
+        "magnet.maps[0].pan(arguments[0], arguments[1])",
+        *page.js(
+            "const f = magnet.maps[0].frame(), b = magnet.maps[0].pictures.at(-1);"
+            "return [f.width / 2 - b.left - b.width / 2, f.height / 2 - b.top - b.height / 2]"
+        ),
+    )
+    page.settle()
+    last = page.js("return magnet.maps[0].pictures.at(-1).id")
+    page.point(corner)
+    page.until("magnet.state.selection")
+    assert page.js("return magnet.state.selection.id") == last
 
 
 def test_the_map_is_dragged_and_zoomed_where_the_mouse_is(digits_page, open_page):

@@ -7,6 +7,7 @@ import torch
 
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
+from magnet.report.explorer import examples
 from magnet.report.explorer.examples import Predictions, choose, contrast, predict
 from magnet.report.explorer.moments import Moment, kept_moments, lay_out_moments, near_each_other, place_in_clusters
 from magnet.report.layout import lay_out
@@ -76,6 +77,17 @@ def test_the_loss_of_training_examples_is_that_of_magnet_suspects(digits_magnet)
     trained = (found.place >= 0).nonzero()[:, 0].tolist()
     assert trained
     assert [listed[int(ROWS[i])] for i in trained] == pytest.approx(found.loss[trained].tolist(), abs=1e-4)
+
+
+def test_of_very_many_training_examples_some_vote_on_those_that_are_shown(digits_magnet, monkeypatch):
+    run = Run(digits_magnet)
+    shown = run.train[:300].numpy()
+    everybody = predict(run, shown).loss
+    monkeypatch.setattr(examples, "MOST_JUDGED", 700)
+    some = predict(run, shown).loss
+    assert not torch.equal(some, everybody)
+    most = set(everybody.argsort(descending=True)[:10].tolist())
+    assert len(most & set(some.argsort(descending=True)[:30].tolist())) >= 7  # the same ones are doubtful
 
 
 def test_under_soft_knn_an_example_has_no_vote_on_itself(digits_triplet):

@@ -7,9 +7,9 @@ import torch
 
 from magnet.commands import terminal
 from magnet.report import html
-from magnet.report.explorer import page_data
+from magnet.report.explorer import build, page_data
 from magnet.report.explorer.build import build_explorer
-from magnet.report.explorer.encoding import encode, encode_bits, encode_crowd, encode_ids, encode_positions
+from magnet.report.explorer.encoding import encode, encode_bits, encode_ids, encode_positions
 from magnet.report.explorer.page_data import find_originals
 from magnet.runs.run import Run
 
@@ -54,14 +54,6 @@ def test_originals_are_found_from_a_page_near_the_data_and_not_from_far_away(pho
     assert find_originals(Run(digits_magnet).data, Path("page.html")) == ""
 
 
-def test_the_cells_of_a_crowd_know_how_many_there_are_and_of_which_class():
-    placed = np.array([[0, 0], [300, 100], [65535, 65535], [0, 65535], [10, 20]])
-    found = encode_crowd(placed, np.array([1, 2, 0, 3, 2]))
-    counts, owner = unpack(found["counts"], "<f4").reshape(128, 128), unpack(found["owner"], "<i4").reshape(128, 128)
-    assert (counts[0, 0], counts[127, 127], counts[127, 0], counts.sum()) == (3, 1, 1, 5)
-    assert (owner[0, 0], owner[127, 127], owner[127, 0], owner[64, 64]) == (2, 0, 3, -1)
-
-
 def test_training_examples_that_are_not_shown_lie_between_the_nearest_that_are(digits_magnet):
     explorer = build_explorer([Run(digits_magnet)], examples=300, seed=0, say=lambda what: lambda done, total: None)
     places, labels = explorer.seen[0].crowd
@@ -73,4 +65,13 @@ def test_training_examples_that_are_not_shown_lie_between_the_nearest_that_are(d
     corners = positions[near.numpy()]
     assert (places[7] >= corners.min(axis=0) - 1e-6).all()
     assert (places[7] <= corners.max(axis=0) + 1e-6).all()
-    assert explorer.data["runs"][0]["crowd"] is not None
+    crowd = explorer.data["runs"][0]["crowd"]
+    assert unpack(crowd["positions"], "<u2").shape == (2 * len(hidden),)
+    assert unpack(crowd["labels"], "<u2").tolist() == [int(run.labels[i]) for i in hidden]
+
+
+def test_of_very_many_that_are_not_shown_a_sample_is_placed(digits_magnet, monkeypatch):
+    monkeypatch.setattr(build, "MOST_CROWD", 100)
+    explorer = build_explorer([Run(digits_magnet)], examples=300, seed=0, say=lambda what: lambda done, total: None)
+    places, labels = explorer.seen[0].crowd
+    assert len(places) == len(labels) == 100

@@ -33,6 +33,8 @@ def test_axe_finds_nothing_in_a_table(wine_page, open_page, axe):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_on_a_phone_a_tap_opens_the_details_below_the_map_and_nothing_is_cut_off(digits_page, open_page, theme):
     page = open_page(digits_page, PHONE, theme)
+    page.js("const grip = document.getElementById('grip'); grip.click(); grip.click()")  # from half open to closed
+    page.until("magnet.maps[0].stage.clientHeight > 350")
     page.settle()
     wide = "return [document.documentElement.scrollWidth, innerWidth]"
     assert page.js(wide) == [390, 390]
@@ -66,6 +68,16 @@ def test_on_a_phone_targets_have_40_pixels(digits_page, open_page):
         "&& b.height < 39.5).length"
     )
     assert page.js(small) == 0
+    # All layers of the map and all tabs fit into the window, without a scroll.
+    cut = (
+        "return [...document.querySelectorAll('.layers label, #tabs button, #theme')]"
+        ".filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth).map((e) => e.textContent)"
+    )
+    assert page.js(cut) == []
+    page.js("const grip = document.getElementById('grip'); grip.click(); grip.click()")
+    assert page.js("return document.querySelector('.layers').checkVisibility()")
+    assert page.js(cut) == []
+    assert page.js(small) == 0
     for tab in ("Summary", "Modes", "Suspects", "Compare"):
         page.js("document.getElementById('tab-' + arguments[0]).click()", tab)
         assert page.js(small) == 0, tab
@@ -85,10 +97,11 @@ def test_on_a_phone_one_run_is_in_front_and_another_can_be_brought_there(digits_
 
 def test_the_sheet_goes_by_its_grip_from_closed_to_half_to_full(digits_page, open_page):
     page = open_page(digits_page, PHONE)
-    for how in ("half", "full", "closed"):
+    assert page.js("return document.getElementById('sheet').className") == "half"  # it opens on the summary
+    for how, label in {"full": "Close the details", "closed": "Open the details", "half": "Open the details"}.items():
         page.js("document.getElementById('grip').click()")
-        assert how in page.js("return document.getElementById('sheet').className")
-    assert page.js("return document.getElementById('grip').getAttribute('aria-label')") == "Open the details"
+        assert page.js("return document.getElementById('sheet').className") == how
+        assert page.js("return document.getElementById('grip').getAttribute('aria-label')") == label
 
 
 def test_the_tab_key_goes_through_the_page_in_order_and_the_legend_is_one_stop(digits_page, open_page):

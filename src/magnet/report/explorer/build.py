@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from magnet import __version__
 from magnet.errors import UserError
 from magnet.neighbours import nearest
 from magnet.report.explorer.examples import Contrast, Predictions, choose, contrast, predict
-from magnet.report.explorer.looks import Keep, looks
+from magnet.report.explorer.looks import looks
 from magnet.report.explorer.moments import Moment, evaluated_moment, kept_moments, lay_out_moments
 from magnet.report.explorer.page_data import describe_data, describe_run, find_originals
 from magnet.report.html import page, write_whole
@@ -22,6 +22,7 @@ from magnet.training.folder import same_training_part
 
 MOST_RUNS = 3
 PAGES = (".html", ".htm")
+MOST_CROWD = 1_000_000  # training examples that are not shown but placed; each takes 8 bytes of the page
 CLOSELY = 200  # doubtful examples of a run whose company also gets large pictures
 EXEMPLARS = 28  # of each cluster, as many as its panel shows
 Say = Callable[[str], Callable[[int, int], None]]  # takes what begins, returns a function of (done, total)
@@ -44,6 +45,13 @@ class Seen:
         return next(pair for pair in zip(self.moments, self.maps, strict=True) if pair[0].evaluated)
 
 
+class Written(NamedTuple):
+    """A page that was written."""
+
+    page: Path
+    small: int  # examples with a small picture only: for large ones of all there was no room
+
+
 @dataclass(frozen=True)
 class Explorer:
     """Runs on the same data, and the examples of it that are shown."""
@@ -53,30 +61,28 @@ class Explorer:
     data: dict[str, Any]  # what the page reads, but for the looks of the examples
     say: Say
 
-    def write(self, out: Path) -> Path:
+    def write(self, out: Path) -> Written:
         """Write the page: one file that ends in .html, or a folder with pictures beside its ``index.html``.
 
         In a folder every example has a large picture; in one file as many as fit (`looks.LARGE_BYTES`).
 
         Returns:
-            The page.
+            The page, and how many examples have a small picture only.
         """
-        page = out if out.suffix.lower() in PAGES else out / "index.html"
+        file = out if out.suffix.lower() in PAGES else out / "index.html"
 
         def keep(name: str, picture: bytes) -> str:
             write_whole(out / "pictures" / name, picture)
             return f"pictures/{name}"
 
-        write_whole(page, self.html(page, keep if page is not out else None))
-        return page
-
-    def html(self, place: Path, keep: Keep | None = None) -> str:
-        """The page as it will lie at ``place``; ``keep`` puts pictures beside it (`looks.looks`)."""
-        data = self.seen[0].run.data
+        beside, data = file is not out, self.seen[0].run.data
+        first = looked_at_most(self.seen, len(self.rows))
+        pictures = looks(data, self.rows, first, self.say("drawing pictures"), keep if beside else None)
+        everything = {**self.data, "pictures": pictures, "originals": find_originals(data, file)}
         names = ", ".join(seen.run.config.method for seen in self.seen)
-        pictures = looks(data, self.rows, looked_at_most(self.seen, len(self.rows)), self.say("drawing pictures"), keep)
-        everything = {**self.data, "pictures": pictures, "originals": find_originals(data, place)}
-        return page("magnet.report.explorer", f"{self.data['name']} ({names})", everything, beside=keep is not None)
+        write_whole(file, page("magnet.report.explorer", f"{data.name} ({names})", everything, beside=beside))
+        large = None if beside else pictures.get("large")
+        return Written(file, len(self.rows) - len(large["sheets"]) if large else 0)
 
 
 def build_explorer(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -> Explorer:
@@ -112,13 +118,17 @@ def build_explorer(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -
 def place_crowd(seen: Seen) -> tuple[np.ndarray, np.ndarray] | None:
     """Where the training examples that are not shown would lie, and their classes; None where all are shown.
 
-    Each is put between the three shown examples nearest to it, the nearer the closer: for the densities of a map.
+    Each is put between the three shown examples nearest to it, the nearer the closer: for the densities of a map, and
+    the small dots that are seen close up. Of more than MOST_CROWD, a sample.
     """
     moment, (positions, _) = seen.end
-    hidden = torch.ones(len(seen.run.labels), dtype=torch.bool)
-    hidden[seen.predictions.place[seen.predictions.place >= 0]] = False
-    if not hidden.any():
+    absent = torch.ones(len(seen.run.labels), dtype=torch.bool)
+    absent[seen.predictions.place[seen.predictions.place >= 0]] = False
+    hidden = absent.nonzero()[:, 0]
+    if not len(hidden):
         return None
+    if len(hidden) > MOST_CROWD:
+        hidden = hidden[torch.randperm(len(hidden), generator=torch.Generator().manual_seed(0))[:MOST_CROWD]]
     squared, near = nearest(seen.run.references[hidden], moment.representations, 3)
     share = 1 / squared.double().sqrt().clamp_min(1e-9)
     share /= share.sum(dim=1, keepdim=True)

@@ -7,7 +7,6 @@ import numpy as np
 
 from magnet.report.layout import Positions
 
-CELLS = 128  # a side, of the densities of the page
 ARRAYS = {"u1": "Uint8Array", "u2": "Uint16Array", "i4": "Int32Array", "f4": "Float32Array"}
 Encoded = dict[str, str]
 
@@ -42,20 +41,3 @@ def encode_positions(maps: list[Positions]) -> list[tuple[Encoded, Encoded]]:
     """Maps in 16 bits a coordinate, examples and centres of each."""
     squeeze = square_around(maps)
     return [(encode(squeeze(examples), "u2"), encode(squeeze(centres), "u2")) for examples, centres in maps]
-
-
-def encode_crowd(placed: np.ndarray, labels: np.ndarray) -> dict[str, Encoded]:
-    """How many of N examples lie in each cell of the square, and the class that has most of them there.
-
-    Args:
-        placed: (N, 2) in the square.
-        labels: (N,) classes.
-    """
-    column, row = np.minimum(placed.T.astype(np.int64) * CELLS // 65536, CELLS - 1)
-    cell = row * CELLS + column
-    counts = np.bincount(cell, minlength=CELLS**2)
-    pairs, sizes = np.unique(np.stack([cell, labels]), axis=1, return_counts=True)
-    order = np.argsort(sizes, kind="stable")  # the largest comes last, and stays
-    owner = np.full(CELLS**2, -1)
-    owner[pairs[0][order]] = pairs[1][order]
-    return {"counts": encode(counts, "f4"), "owner": encode(owner, "i4")}

@@ -9,8 +9,9 @@ from torch import Tensor
 from magnet.classify import SoftNeighbours
 from magnet.neighbours import nearest
 from magnet.runs.run import Run
-from magnet.runs.suspects import training_doubts
+from magnet.runs.suspects import doubts_among, training_doubts
 
+MOST_JUDGED = 50_000  # training examples that vote on each other; all of a million would take an hour
 SMALLEST = 1e-12  # probability, so that the loss of an example that gets no vote is 27.6 and not infinite
 
 
@@ -68,8 +69,18 @@ def predict(run: Run, rows: np.ndarray) -> Predictions:
     loss = log_loss(probabilities, run.data.labels[ids])
     trained = place >= 0
     # The network and the clusters know the labels of the training part: a wrong one would hardly show.
-    loss[trained] = training_doubts(run).loss[place[trained]].to(loss.dtype)
+    loss[trained] = _left_out_loss(run, place[trained]).to(loss.dtype)
     return Predictions(representations, place, probabilities, loss, probabilities.argmax(1))
+
+
+def _left_out_loss(run: Run, place: Tensor) -> Tensor:
+    """The loss (m,) of training examples by votes that they had no part in: of all others, or of MOST_JUDGED."""
+    count = len(run.train)
+    if count <= MOST_JUDGED:
+        return training_doubts(run).loss[place]
+    others = torch.ones(count, dtype=torch.bool).index_fill(0, place, False).nonzero()[:, 0]
+    drawn = torch.randperm(len(others), generator=torch.Generator().manual_seed(0))[: max(0, MOST_JUDGED - len(place))]
+    return doubts_among(run, torch.cat([place, others[drawn]])).loss[: len(place)]
 
 
 def log_loss(probabilities: Tensor, labels: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ from magnet.report.explorer.encoding import (
     Encoded,
     encode,
     encode_bits,
-    encode_crowd,
     encode_ids,
     encode_positions,
     square_around,
@@ -98,7 +97,11 @@ def describe_run(
             "ofOwn": encode(doubtful.of_own.numpy(), "i4"),
             "ofOther": encode(doubtful.of_other.numpy(), "i4"),
         },
-        "crowd": None if crowd is None else encode_crowd(square_around(maps)(crowd[0]), crowd[1]),
+        "crowd": crowd
+        and {
+            "positions": encode(square_around(maps)(crowd[0]), "u2"),
+            "labels": encode_ids(crowd[1], len(run.classes)),
+        },
         "moments": [_describe_moment(m, count, *place) for m, place in zip(moments, places, strict=True)],
     }
 

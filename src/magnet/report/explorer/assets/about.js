@@ -12,7 +12,7 @@ function aboutPanel(data) {
   return [
     el("h2", { textContent: "What is shown" }),
     text(sampled
-      ? `${whole(data.count)} of ${whole(data.total)} examples: a sample that keeps classes and parts in proportion.${data.runs[0].crowd ? " Regions are of all training examples: those that are not shown lie between the three shown ones nearest to them." : ""}`
+      ? `${whole(data.count)} of ${whole(data.total)} examples: a sample that keeps classes and parts in proportion.${data.runs[0].crowd ? " Regions are of all training examples: those that are not shown lie between the three shown ones nearest to them, and close up they are small dots that cannot be chosen." : ""}`
       : `All ${whole(data.total)} examples.`),
     text("The map is a t-SNE of the representations: near is similar; far apart and the size of groups say little. It is made from the examples alone, without their classes. Each run has a map of its own."),
     text("White dots are cluster centres, larger with more members, each among the ten examples closest to it. Regions show where a class is the densest; the name of a class stands on its densest part in view, where there is room."),

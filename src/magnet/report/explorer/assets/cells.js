@@ -23,12 +23,20 @@ class Cells {
     return Math.min(BINS - 1, Math.max(0, ((value / (SQUARE + 1)) * BINS) | 0));
   }
 
+  // The stretches of `order`, [first, end], that hold the points of a rectangle of the map; one for each row of cells.
+  stretches([left, bottom, right, top]) {
+    const [low, high] = [Cells.bin(bottom), Cells.bin(top)];
+    return Array.from({ length: high - low + 1 }, (_, i) => [
+      this.starts[(low + i) * BINS + Cells.bin(left)], this.starts[(low + i) * BINS + Cells.bin(right) + 1],
+    ]);
+  }
+
   // Places of the points inside a rectangle of the map, `most` and one more of them.
-  inside([left, bottom, right, top], most = Infinity) {
+  inside(rectangle, most = Infinity) {
+    const [left, bottom, right, top] = rectangle;
     const found = [];
-    for (let row = Cells.bin(bottom); row <= Cells.bin(top); row += 1) {
-      const last = this.starts[row * BINS + Cells.bin(right) + 1];
-      for (let i = this.starts[row * BINS + Cells.bin(left)]; i < last; i += 1) {
+    for (const [first, end] of this.stretches(rectangle)) {
+      for (let i = first; i < end; i += 1) {
         const at = this.order[i];
         const [x, y] = [this.positions[2 * at], this.positions[2 * at + 1]];
         if (x >= left && x <= right && y >= bottom && y <= top) {

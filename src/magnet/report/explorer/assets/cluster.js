@@ -24,7 +24,7 @@ function clusterPanel(data, { moment, cluster }) {
 
 const fact = (value, name, kind = "") => el("div", { class: kind }, el("b", { textContent: value }), el("span", { textContent: name }));
 
-function exemplars(data, moment, cluster, count, size = 56) {
+function exemplars(data, moment, cluster, count, size = pictureSize(data)) {
   const ids = moment.members[cluster].slice(0, count);
   if (!ids.length) return el("p", { class: "soft", textContent: "None of its members is shown here." });
   return el("div", { class: "grid" }, ids.map((id) => thumb(data, id, size, { run: moment.run.number })));
@@ -34,10 +34,7 @@ function impostors(data, moment, cluster) {
   const { perCentre, impostors: ids, distances } = moment.centres;
   const classes = classColours(data, state.theme);
   const near = Array.from({ length: perCentre }, (_, i) => cluster * perCentre + i).filter((at) => ids[at] !== NONE);
-  return near.map((at) => el("button", {
-    class: "item", type: "button", onclick: () => select({ kind: "cluster", moment, cluster: ids[at] }),
-    onmouseenter: () => preview({ kind: "cluster", moment, cluster: ids[at] }), onmouseleave: () => preview(null),
-  },
+  return near.map((at) => el("button", { class: "item", ...choosing({ kind: "cluster", moment, cluster: ids[at] }) },
   el("div", {}, dot(classes[moment.centres.labels[ids[at]]]),
     el("span", { class: "name", textContent: modeName(data, moment, ids[at]) }),
     el("div", { class: "soft small", textContent: sigma(distances[at]) })),

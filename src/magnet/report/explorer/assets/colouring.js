@@ -1,5 +1,6 @@
 // What colour says: for each way of colouring, the colour of each example of a moment.
 
+const BY_CLASS = ["class", "prediction", "cluster"]; // ways that have a colour for each class
 const WRONG = { light: "#d55e00", dark: "#ff7a2e" };
 const RIGHT = { light: "#8fb8d8", dark: "#3d6688" };
 

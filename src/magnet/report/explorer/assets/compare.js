@@ -32,7 +32,10 @@ function compared(data) {
 function startCompare(data) {
   if (data.runs.length < 3) return;
   const { ids, part, pairs, right } = compared(data);
-  byId("maps").append(el("div", { class: "differences" }, differences(data, ids, part, pairs, right)));
+  const split = ids.filter((id) => new Set(right.map((known) => known(id))).size > 1);
+  byId("maps").append(el("div", { class: "differences" }, differences(data, ids, part, pairs, right),
+    el("h3", { textContent: `Right in one, wrong in another: ${plural(split.length, "example")}` }),
+    el("div", { class: "grid" }, split.slice(0, 60).map((id) => thumb(data, id, 44)))));
 }
 
 function pairRow(data, ids, a, b, rightA, rightB) {
@@ -50,10 +53,7 @@ function onlyRight(data, ids, one, other, rightOne, rightOther) {
   if (!found.length) return [];
   return [
     el("h3", { class: "name", textContent: `Right in ${one.name}, wrong in ${other.name}` }),
-    ...found.slice(0, 8).map((id) => el("button", {
-      class: "item differing", type: "button", onclick: () => select({ kind: "example", id, run: other.number }),
-      onmouseenter: () => preview({ kind: "example", id, run: other.number }), onmouseleave: () => preview(null),
-    },
+    ...found.slice(0, 8).map((id) => el("button", { class: "item differing", ...choosing({ kind: "example", id, run: other.number }) },
     el("span", { class: "thumb" }, look(data, id, 52)),
     el("div", {}, el("div", { class: "name" }, el("b", { textContent: data.classes[data.labels[id]] }), ` taken for `,
       el("b", { class: "bad", textContent: data.classes[predictionOf(other.end, id)] })),

@@ -28,6 +28,7 @@ function readData() {
     run.number = number;
     run.end = run.moments.find((moment) => moment.evaluated);
     run.moments.forEach((moment) => prepareMoment(moment, data, run));
+    run.crowd &&= sortCrowd(run.crowd);
     run.doubtful = new Map(Array.from(run.contrast.ids, (id, at) => [id, at]));
   });
   return data;

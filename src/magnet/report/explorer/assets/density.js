@@ -1,6 +1,6 @@
 // Class densities: where a class is the densest one, and where each class has its peaks.
 
-const CELLS = 128;
+const CELLS = BINS;
 const PEAKS = 6; // of a class at most
 const APART = 11; // cells between two peaks of a class
 const MAJORITY = 4; // examples that decide the class of a cell; fewer are chance where classes mix
@@ -18,19 +18,25 @@ function densities(data, moment) {
     for (let i = 0; i < field.length; i += 1) if (field[i] > top[i]) { top[i] = field[i]; owner[i] = label; }
     return findPeaks(field);
   });
-  if (moment.evaluated && moment.run.crowd) addCrowd(top, owner, moment.run.crowd, moment.shown.length);
+  if (moment.evaluated && moment.run.crowd) addCrowd(top, owner, moment.run.crowd, data.classes.length, moment.shown.length);
   moment.densities = { top, owner, peaks };
   return moment.densities;
 }
 
 // The training examples that are not shown: where they are, the class that most of them have.
-function addCrowd(top, owner, { counts, owner: most }, shown) {
-  const total = counts.reduce((sum, v) => sum + v, 0);
+function addCrowd(top, owner, { labels, cells: { starts } }, classes, shown) {
+  const counts = new Float32Array(CELLS ** 2).map((_, i) => starts[i + 1] - starts[i]);
   let field = counts;
   for (let pass = 0; pass < 2; pass += 1) field = box(box(field, 1, CELLS, 1), CELLS, 1, 1);
+  const votes = new Uint32Array(classes);
   for (let i = 0; i < field.length; i += 1) {
-    top[i] += (field[i] * shown) / total; // as if all were as many as the shown ones
-    if (most[i] !== NONE && (counts[i] >= MAJORITY || owner[i] === NONE)) owner[i] = most[i];
+    top[i] += (field[i] * shown) / labels.length; // as if all were as many as the shown ones
+    if (!counts[i] || (counts[i] < MAJORITY && owner[i] !== NONE)) continue;
+    const here = labels.subarray(starts[i], starts[i + 1]);
+    let most = here[0];
+    for (const label of here) { votes[label] += 1; if (votes[label] > votes[most]) most = label; }
+    for (const label of here) votes[label] = 0;
+    owner[i] = most;
   }
 }
 
@@ -54,7 +60,7 @@ function findPeaks(field) {
 
 function densityImage(data, moment, theme, way) {
   const { top, owner } = densities(data, moment);
-  return shade(top, owner, classColours(data, theme).map(rgb), theme, way === "class" || way === "prediction" || way === "cluster");
+  return shade(top, owner, classColours(data, theme).map(rgb), theme, BY_CLASS.includes(way));
 }
 
 // Points of one class spread over the cells, then blurred three times by a box, which is nearly a Gaussian.

@@ -66,7 +66,7 @@ function sides(data, run, id) {
   const side = (label, ids) => el("div", {},
     el("p", { class: "name title" }, dot(classColours(data, state.theme)[label]), `Most like it in ${data.classes[label]}`),
     el("div", { class: "grid" }, Array.from(ids.subarray(at * beside, (at + 1) * beside)).filter((one) => one !== NONE)
-      .map((one) => thumb(data, one, data.pictures.kind === "features" ? 46 : narrow() ? 72 : 88, { run: run.number }))));
+      .map((one) => thumb(data, one, data.pictures.kind === "features" ? 46 : narrow() ? 76 : 88, { run: run.number }))));
   return el("div", { class: "sides", id: "sides" }, side(data.labels[id], ofOwn), side(other[at], ofOther));
 }
 
@@ -98,12 +98,7 @@ function clusterLinks(data, moment, id) {
 }
 
 function clusterLink(data, moment, cluster, text = modeName(data, moment, cluster)) {
-  return el("button", {
-    class: "link name", type: "button", textContent: text,
-    onclick: () => select({ kind: "cluster", moment, cluster }),
-    onmouseenter: () => preview({ kind: "cluster", moment, cluster }),
-    onmouseleave: () => preview(null),
-  });
+  return el("button", { class: "link name", textContent: text, ...choosing({ kind: "cluster", moment, cluster }) });
 }
 
 function neighbours(data, run, id) {
@@ -111,7 +106,7 @@ function neighbours(data, run, id) {
   const { count, ids, distances } = moment.neighbours;
   const start = moment.place[id] * count;
   return Array.from({ length: count }, (_, i) => start + i).map((at) =>
-    thumb(data, ids[at], data.pictures.kind === "features" ? 40 : 62, {
+    thumb(data, ids[at], pictureSize(data), {
       note: distances[at].toFixed(2), odd: data.labels[ids[at]] !== data.labels[id], run: run.number,
     }));
 }

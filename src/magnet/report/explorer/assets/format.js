@@ -1,7 +1,7 @@
 // Numbers for people.
 
 const whole = (n) => n.toLocaleString("en");
-const percent = (p) => (p > 0 && p < 0.001 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`);
+const percent = (p) => (p > 0 && p < 0.001 ? "<\u00a00.1\u00a0%" : `${(100 * p).toFixed(1)}\u00a0%`);
 const sigma = (d) => `${d.toFixed(d < 10 ? 2 : 1)} σ`;
 const lossText = (l) => (l === 0 ? "0" : l < 0.01 ? "< 0.01" : l.toFixed(l < 10 ? 2 : 1));
 // A single-precision number with all digits that it holds for certain, and none that it makes up.

@@ -4,7 +4,9 @@ const NAME_FONT = "600 13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liber
 const NAME_HEIGHT = 18;
 const NAME_WIDTH = 170;
 const CLOSE_UP = 1500; // examples in view at which a class without a peak in view is named at its own examples
-const STEPS = [0, -1, 1, -2, 2]; // heights by which a name makes room for another
+// Where a name may stand: halves of its width and heights from its anchor, the best place first. The first three it may take over a dot.
+const PLACES = [[0, 0], [0, -1], [0, 1], [-1, 0], [1, 0], [0, -2], [0, 2], [-1, -1], [1, -1], [-1, 1], [1, 1]];
+const MANY_CENTRES = 600; // in view, above which names don't keep clear of them
 
 // Draws the names and returns where they are: [{label, left, top, width, height}].
 function drawNames(context, frame, view, chosen) {
@@ -15,15 +17,19 @@ function drawNames(context, frame, view, chosen) {
     Number(spoken?.has(b) ?? 0) - Number(spoken?.has(a) ?? 0) || data.byClass[b].length - data.byClass[a].length);
   const close = anchorsCloseUp(data, frame, moment);
   const placed = [];
-  const taken = [{ left: frame.width - 56, top: frame.height - 138, width: 56, height: 138 }]; // the buttons
+  const { offsetLeft: left, offsetTop: top, offsetWidth: width, offsetHeight: height } = view.buttons;
+  const taken = [{ left, top, width, height }];
+  const dots = dotsToKeepClear(frame, moment, chosen);
   context.font = NAME_FONT;
   for (const label of order) {
     const peak = peaks[label].find(({ x, y }) => inView(frame, frame.x(x), frame.y(y), -6));
     const anchor = peak ? [frame.x(peak.x), frame.y(peak.y)] : close.get(label);
     if (!anchor) continue;
     const text = shorten(context, data, label);
-    const found = findRoom(frame, anchor, text.width, [...taken, ...placed], spoken?.has(label));
-    if (found) placed.push({ label, text: text.text, height: NAME_HEIGHT, ...found });
+    const found = findRoom(frame, anchor, text.width, taken, dots, spoken?.has(label));
+    if (!found) continue;
+    taken.push(found);
+    placed.push({ label, text: text.text, ...found });
   }
   const theme = state.theme;
   context.textBaseline = "middle";
@@ -74,14 +80,27 @@ function shorten(context, data, label) {
   return data.shortNames[label];
 }
 
-// The nearest free place to an anchor; where there is none, none, unless the name must be there.
-function findRoom(frame, [x, y], width, taken, must) {
-  const left = Math.min(Math.max(x - width / 2, 4), frame.width - width - 4);
-  for (const step of STEPS) {
-    const top = Math.min(Math.max(y - NAME_HEIGHT / 2 + step * NAME_HEIGHT, 2), frame.height - NAME_HEIGHT - 2);
-    const free = taken.every((other) => left > other.left + other.width + 6 || other.left > left + width + 6
-      || top >= other.top + other.height || other.top >= top + NAME_HEIGHT);
-    if (free) return { left, top, width };
-  }
-  return must ? { left, top: Math.min(Math.max(y - NAME_HEIGHT / 2, 2), frame.height - NAME_HEIGHT - 2), width } : null;
+// The chosen example and the centres in view, as boxes.
+function dotsToKeepClear(frame, moment, chosen) {
+  const { positions, sizes } = moment.centres;
+  const box = (x, y, radius) => ({ left: x - radius, top: y - radius, width: 2 * radius, height: 2 * radius });
+  const centres = state.centres ? Array.from(sizes, (_, i) => box(frame.x(positions[2 * i]), frame.y(positions[2 * i + 1]), centreRadius(frame, moment, i)))
+    .filter(({ left, top }) => inView(frame, left, top, 20)) : [];
+  const at = chosen?.kind === "example" ? moment.place[chosen.id] : NONE;
+  const mark = at === NONE ? [] : [box(frame.x(moment.positions[2 * at]), frame.y(moment.positions[2 * at + 1]), 14)];
+  return [...mark, ...(centres.length > MANY_CENTRES ? [] : centres)];
+}
+
+// The best free place at an anchor, clear of dots where there is one; where none is free, none, unless the name must be there.
+function findRoom(frame, [x, y], width, taken, dots, must) {
+  const within = (value, most) => Math.min(Math.max(value, 3), most - 3);
+  const at = ([across, up]) => ({
+    left: within(x - width / 2 + across * (width / 2 + 10), frame.width - width),
+    top: within(y - NAME_HEIGHT / 2 + up * NAME_HEIGHT, frame.height - NAME_HEIGHT),
+    width, height: NAME_HEIGHT,
+  });
+  const free = (place) => !taken.some((other) => overlap({ ...place, left: place.left - 6, width: width + 12 }, other));
+  const near = PLACES.map(at).filter((place) => Math.abs(place.left + width / 2 - x) < width / 2 + 12);
+  const clear = near.find((place) => free(place) && !dots.some((dot) => overlap(place, dot)));
+  return clear ?? near.slice(0, 3).find(free) ?? (must ? at(PLACES[0]) : null);
 }

@@ -4,7 +4,7 @@ function drawLegend(data) {
   const legend = byId("legend");
   const { way, theme } = state;
   const key = (colour, text) => el("span", { class: "key" }, dot(colour), text);
-  if (way === "class" || way === "prediction" || way === "cluster") {
+  if (BY_CLASS.includes(way)) {
     legend.replaceChildren(...classKeys(data), ...(way === "cluster" ? [key("transparent", "one shade a cluster, the largest first")] : []));
   } else if (way === "loss") {
     const stops = Array.from({ length: 9 }, (_, i) => ramp(i / 8, theme));
@@ -20,6 +20,7 @@ function drawLegend(data) {
   legend.append(el("span", { class: "key" }, el("i", {
     class: "dot", style: { background: "#fff", boxShadow: "inset 0 0 0 1.5px #11161d" },
   }), "cluster centre"));
+  if (data.runs.some((run) => run.crowd)) legend.append(el("span", { class: "key crowd" }, dot(GREY[theme]), "not in the sample, seen close up"));
 }
 
 function classKeys(data) {

@@ -33,11 +33,8 @@ function drawLook(context, data, id, x, y, width, height, again) {
   if (pictures.kind === "images") {
     const sharp = context.canvas.clientWidth ? context.canvas.width / context.canvas.clientWidth : 1;
     const [from, at] = pictureOf(data, id, width * sharp > 1.3 * pictures.side);
-    const { side, columns } = from;
-    const sheet = sheetOf(from, Math.floor(at / columns ** 2), again);
-    const cell = at % columns ** 2;
-    if (sheet) context.drawImage(sheet, (cell % columns) * side, Math.floor(cell / columns) * side, side, side, x, y, width, height);
-    else if (from !== pictures) drawSmall(context, pictures, id, x, y, width, height);
+    const drawn = drawCell(context, from, at, x, y, width, height, again);
+    if (!drawn && from !== pictures) drawCell(context, pictures, id, x, y, width, height, () => {}); // until the large one is read
   } else if (pictures.kind === "squares") {
     context.imageSmoothingEnabled = false;
     context.drawImage(squareOf(pictures, id), x, y, width, height);
@@ -47,12 +44,13 @@ function drawLook(context, data, id, x, y, width, height, again) {
   }
 }
 
-// The small picture stands in for the large one while that is read.
-function drawSmall(context, pictures, id, x, y, width, height) {
+// Draws one picture of a sheet; says whether the sheet was there.
+function drawCell(context, pictures, at, x, y, width, height, again) {
   const { side, columns } = pictures;
-  const sheet = sheetOf(pictures, Math.floor(id / columns ** 2), () => {});
-  const cell = id % columns ** 2;
+  const sheet = sheetOf(pictures, Math.floor(at / columns ** 2), again);
+  const cell = at % columns ** 2;
   if (sheet) context.drawImage(sheet, (cell % columns) * side, Math.floor(cell / columns) * side, side, side, x, y, width, height);
+  return Boolean(sheet);
 }
 
 function squareOf(pictures, id) {
@@ -74,15 +72,18 @@ function squareOf(pictures, id) {
 // Every bar between the lowest and the highest value that its feature has on the page.
 function drawBars(context, { values, columns, low, high }, id, x, y, width, height) {
   const count = columns.length;
-  context.fillStyle = "#fff";
+  context.fillStyle = PAPER[state.theme];
   context.fillRect(x, y, width, height);
-  context.fillStyle = "#0072b2";
+  context.fillStyle = FEW[state.theme][0];
   for (let i = 0; i < count; i += 1) {
     const range = high[i] - low[i];
     const tall = range > 0 ? ((values[id * count + i] - low[i]) / range) * height : 0;
     context.fillRect(x + (i * width) / count, y + height - tall, Math.max(width / count - 0.5, 0.5), tall);
   }
 }
+
+// The height at which examples stand in rows: photographs so large that a label can be told from them.
+const pictureSize = ({ pictures }) => (pictures.kind === "images" ? 88 : pictures.kind === "squares" ? 62 : 40);
 
 // A canvas with the look of an example, `size` pixels high.
 function look(data, id, size) {

@@ -6,17 +6,21 @@ class MapView {
     this.run = run;
     this.moment = run.end;
     this.under = el("canvas");
+    this.crowd = run.crowd && new Points(el("canvas", { class: "crowd" }));
     this.points = new Points(el("canvas"));
     this.over = el("canvas");
+    this.buttons = this.zoomButtons();
     this.stage = el("div", {
       class: "stage", tabIndex: 0, role: "application",
       "aria-label": `Map of ${run.name}. Arrow keys go from example to example, plus and minus zoom, zero shows all.`,
-    }, this.under, this.points.canvas, this.over, this.zoomButtons());
+    }, this.under, this.crowd ? this.crowd.canvas : "", this.points.canvas, this.over, this.buttons);
     this.caption = el("span");
     this.box = el("div", { class: "map" },
       el("div", { class: "caption" }, el("h2", { class: "name", textContent: run.name }), this.caption), this.stage);
     holder.append(this.box);
+    this.extent = this.measure();
     this.names = []; // where they were drawn
+    this.pictures = [];
     this.camera = null;
   }
 
@@ -34,17 +38,20 @@ class MapView {
       button("−", "Zoom out", () => this.zoom(1 / 1.5)), button("⤢", "Show all", () => this.reset()));
   }
 
+  // Where examples lie, at any moment.
+  measure() {
+    const [low, high] = [[SQUARE, SQUARE], [0, 0]];
+    for (const { positions } of this.run.moments) {
+      positions.forEach((value, i) => { low[i % 2] = Math.min(low[i % 2], value); high[i % 2] = Math.max(high[i % 2], value); });
+    }
+    return { middle: [(low[0] + high[0]) / 2, (low[1] + high[1]) / 2], size: [0, 1].map((i) => Math.max(high[i] - low[i], 1)) };
+  }
+
   // All of the map in view: its middle, and how many pixels a unit takes.
   whole() {
-    const { positions } = this.run.end;
-    if (!this.extent) {
-      const [low, high] = [[SQUARE, SQUARE], [0, 0]];
-      positions.forEach((value, i) => { low[i % 2] = Math.min(low[i % 2], value); high[i % 2] = Math.max(high[i % 2], value); });
-      this.extent = { middle: [(low[0] + high[0]) / 2, (low[1] + high[1]) / 2], size: [0, 1].map((i) => Math.max(high[i] - low[i], 1)) };
-    }
     const { middle, size } = this.extent;
     const [width, height] = [this.stage.clientWidth, this.stage.clientHeight];
-    return { middle: middle.slice(), scale: Math.max(1e-4, Math.min((width - 70) / size[0], (height - 50) / size[1])) };
+    return { middle: middle.slice(), scale: scaleIn(width, height, size) };
   }
 
   // After a change of size: what was in the middle stays there, as much zoomed as before.
@@ -103,6 +110,7 @@ class MapView {
       colour.set(parts.get(text), 3 * at);
     });
     this.points.set({ place: this.moment.positions, colour, factor: Float32Array.from(sizes ?? new Array(count).fill(1)) });
+    if (this.crowd) this.crowd.set(crowdDots(this.data, this.run.crowd, state.way, state.theme));
     this.regions = null;
     this.emphasise();
   }
@@ -157,8 +165,10 @@ class MapView {
     const start = performance.now();
     const frame = this.frame();
     this.drawUnder(frame);
-    this.points.draw(frame, this.pointSize(frame), this.dimmed, INK[state.theme]);
-    this.names = drawOverlay(clear(this.over, frame), frame, this);
+    const size = this.pointSize(frame);
+    if (this.crowd) this.crowd.draw(frame, 0.5 * size, this.dimmed, INK[state.theme], this.moment.evaluated ? crowdInView(this.run.crowd, frame.bounds) : []);
+    this.points.draw(frame, size, this.dimmed, INK[state.theme]);
+    drawOverlay(clear(this.over, frame), frame, this);
     globalThis.magnet.lastDrawMs = performance.now() - start;
   }
 
@@ -181,16 +191,20 @@ function clear(canvas, frame) {
   return context;
 }
 
+const CAPTION = 50; // pixels above a map
+
+// Pixels that a unit of a map takes which fills a stage but for a margin.
+const scaleIn = (width, height, [wide, high]) => Math.max(1e-4, Math.min((width - 70) / wide, (height - 50) / high));
+
 // As many columns of maps as make each of them largest.
 function arrangeMaps() {
   const holder = byId("maps");
   const count = maps.length;
-  const sides = Array.from({ length: count }, (_, i) => {
-    const columns = i + 1;
-    const rows = Math.ceil(count / columns);
-    return [Math.min(holder.clientWidth / columns, holder.clientHeight / rows - 34), columns];
-  });
-  const columns = sides.reduce((best, side) => (side[0] > best[0] ? side : best))[1];
+  const total = (columns) => {
+    const [width, height] = [holder.clientWidth / columns, holder.clientHeight / Math.ceil(count / columns) - CAPTION];
+    return maps.reduce((sum, { extent: { size } }) => sum + scaleIn(width, height, size), 0);
+  };
+  const columns = maps.map((_, i) => i + 1).reduce((best, one) => (total(one) > total(best) ? one : best));
   const spare = Math.ceil(count / columns) * columns > count;
   holder.querySelector(".differences")?.toggleAttribute("hidden", !spare);
   holder.style.gridTemplate = `repeat(${Math.ceil(count / columns)}, minmax(0, 1fr)) / repeat(${columns}, minmax(0, 1fr))`;

@@ -3,36 +3,48 @@
 const inView = (frame, x, y, margin = 0) =>
   x > -margin && y > -margin && x < frame.width + margin && y < frame.height + margin;
 
-// Draws all of it and returns where the names are.
+// Whether two boxes come nearer to each other than `room`.
+const overlap = (a, b, room = 0) => a.left < b.left + b.width + room && b.left < a.left + a.width + room
+  && a.top < b.top + b.height + room && b.top < a.top + a.height + room;
+
+// Draws all of it, and tells the view where names and pictures are.
 function drawOverlay(context, frame, view) {
   const chosen = state.preview ?? state.selection;
-  drawPictures(context, frame, view);
+  view.pictures = drawPictures(context, frame, view);
   if (chosen?.kind === "example") drawMark(context, frame, view, chosen.id);
   if (state.centres) drawCentres(context, frame, view.moment, chosen);
-  return state.names ? drawNames(context, frame, view, chosen) : [];
+  view.names = state.names ? drawNames(context, frame, view, chosen) : [];
 }
 
 // How many examples in view are drawn as pictures: a table only close up, where its bars can be read.
 function pictureLimit({ pictures }, frame) {
   if (pictures.kind === "features") return frame.zoom < 2.5 ? 0 : 60;
-  return frame.zoom < 1.6 ? 120 : 220;
+  return frame.zoom < 1.6 ? 120 : 400;
 }
 
+// What is chosen comes first; an example that another picture would cover stays a point.
 function drawPictures(context, frame, view) {
-  const { data, moment } = view;
+  const { data, moment, dimmed } = view;
   const limit = pictureLimit(data, frame);
   const seen = limit ? cellsOf(moment).inside(frame.bounds, limit) : [];
-  if (!seen.length || seen.length > limit) return;
-  const { colour } = view.points.values; // that of the points
-  const height = seen.length > 110 ? 28 : seen.length > 50 ? 42 : seen.length > 18 ? 60 : 84;
+  if (!seen.length || seen.length > limit) return [];
+  const { colour, strong } = view.points.values; // those of the points
+  const height = seen.length > 150 ? 36 : seen.length > 50 ? 48 : seen.length > 18 ? 64 : 92;
   const width = height * lookRatio(data.pictures);
-  for (const at of seen) {
+  const drawn = [];
+  for (const at of seen.sort((a, b) => strong[b] - strong[a])) {
     const left = frame.x(moment.positions[2 * at]) - width / 2;
     const top = frame.y(moment.positions[2 * at + 1]) - height / 2;
+    const box = { left, top, width, height, id: moment.shown[at] };
+    if (drawn.some((other) => overlap(box, other, -0.3 * height))) continue;
+    drawn.push(box);
+    context.globalAlpha = dimmed && !strong[at] ? 0.3 : 1;
     context.fillStyle = `rgb(${colour[3 * at]} ${colour[3 * at + 1]} ${colour[3 * at + 2]})`;
     context.fillRect(left - 2, top - 2, width + 4, height + 4);
-    drawLook(context, data, moment.shown[at], left, top, width, height, () => view.draw());
+    drawLook(context, data, box.id, left, top, width, height, () => view.draw());
   }
+  context.globalAlpha = 1;
+  return drawn;
 }
 
 function drawMark(context, frame, { moment }, id) {

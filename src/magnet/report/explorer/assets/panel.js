@@ -81,7 +81,7 @@ function classPanel(data, label) {
       onclick: () => select({ kind: "class", label }, "Modes"),
     })),
     el("h3", { textContent: "Examples" }),
-    el("div", { class: "grid" }, data.byClass[label].slice(0, 42).map((id) => thumb(data, id, 56))),
+    el("div", { class: "grid" }, data.byClass[label].slice(0, 42).map((id) => thumb(data, id, pictureSize(data)))),
   ];
 }
 
@@ -98,6 +98,6 @@ function foundPanel(data, { ids, text, run = 0 }) {
   return [
     el("h2", { class: "name", textContent: text }),
     el("p", { class: "soft", textContent: plural(ids.length, "example") + (ids.length > shown.length ? `, the first ${shown.length}:` : "") }),
-    el("div", { class: "grid" }, shown.map((id) => thumb(data, id, data.pictures.kind === "features" ? 54 : 88, { run }))),
+    el("div", { class: "grid" }, shown.map((id) => thumb(data, id, pictureSize(data), { run }))),
   ];
 }

@@ -7,7 +7,8 @@ const DRAG = 5;
 // What lies at a point of the stage: a name, a cluster centre, an example, or nothing.
 function hit(view, x, y, reach = REACH) {
   const { moment } = view;
-  const name = view.names.find(({ left, top, width }) => x >= left && x <= left + width && y >= top && y <= top + NAME_HEIGHT);
+  const here = { left: x, top: y, width: 0, height: 0 };
+  const name = view.names.find((box) => overlap(here, box));
   if (name) return { kind: "class", label: name.label };
   const frame = view.frame();
   const { positions } = moment.centres;
@@ -20,6 +21,8 @@ function hit(view, x, y, reach = REACH) {
     for (let i = 0; i < positions.length / 2; i += 1) consider(i, positions[2 * i], positions[2 * i + 1], centreRadius(frame, moment, i) + 2);
     if (best !== NONE) return { kind: "cluster", moment, cluster: best };
   }
+  const picture = view.pictures.findLast((box) => overlap(here, box)); // the last is on top
+  if (picture) return { kind: "example", id: picture.id, run: view.run.number };
   const [mx, my] = [frame.bounds[0] + x / frame.scale, frame.bounds[3] - y / frame.scale];
   const far = reach / frame.scale;
   for (const at of cellsOf(moment).inside([mx - far, my - far, mx + far, my + far])) {

@@ -62,10 +62,11 @@ class Points {
     }
   }
 
-  draw(frame, size, dimmed, ring) {
+  // Of all points, or of some stretches of them, [first, end].
+  draw(frame, size, dimmed, ring, stretches = [[0, this.count]]) {
     const sharp = devicePixelRatio || 1;
     fitCanvas(this.canvas, frame, sharp);
-    if (!this.gl) { this.drawFlat(frame, size, dimmed, sharp); return; }
+    if (!this.gl) { this.drawFlat(frame, size, dimmed, sharp, stretches); return; }
     const { gl, uniforms } = this;
     gl.viewport(0, 0, this.canvas.width, this.canvas.height);
     gl.clearColor(0, 0, 0, 0);
@@ -78,16 +79,16 @@ class Points {
     gl.uniform3fv(uniforms.ring, rgb(ring).map((v) => v / 255));
     for (const layer of dimmed ? [0, 1] : [0]) { // what is chosen lies above the rest
       gl.uniform1f(uniforms.layer, layer);
-      gl.drawArrays(gl.POINTS, 0, this.count);
+      for (const [first, end] of stretches) gl.drawArrays(gl.POINTS, first, end - first);
     }
   }
 
-  drawFlat(frame, size, dimmed, sharp) {
+  drawFlat(frame, size, dimmed, sharp, stretches) {
     const { place, colour, factor, strong } = this.values;
     const context = this.flat;
     context.setTransform(sharp, 0, 0, sharp, 0, 0);
     context.clearRect(0, 0, frame.width, frame.height);
-    for (let i = 0; i < this.count; i += 1) {
+    for (const [first, end] of stretches) for (let i = first; i < end; i += 1) {
       const side = size * factor[i];
       context.globalAlpha = dimmed && !strong[i] ? 0.16 : 0.85;
       context.fillStyle = `rgb(${colour[3 * i]} ${colour[3 * i + 1]} ${colour[3 * i + 2]})`;

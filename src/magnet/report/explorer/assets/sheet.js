@@ -18,7 +18,7 @@ function openSheet() {
 }
 
 function startSheet() {
-  setSheet("closed");
+  setSheet("half"); // on the summary
   const grip = byId("grip");
   let down = null;
   grip.addEventListener("pointerdown", (event) => { down = event.clientY; grip.setPointerCapture(event.pointerId); });

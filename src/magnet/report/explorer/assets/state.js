@@ -33,6 +33,11 @@ function preview(selection) {
   change({ preview: selection }, "preview");
 }
 
+// Of a button: a click chooses, and while the mouse rests on it the map shows what it would choose.
+const choosing = (selection) => ({
+  type: "button", onclick: () => select(selection), onmouseenter: () => preview(selection), onmouseleave: () => preview(null),
+});
+
 // The examples that a selection is about; null for none.
 function idsOf(data, selection) {
   if (!selection) return null;

@@ -62,11 +62,7 @@ function confusions(data, run, moment) {
   if (!found.length) return [el("h3", { textContent: "Confusions" }), el("p", { class: "soft", textContent: `No ${part} example is taken for another class.` })];
   return [el("h3", { textContent: "Most confused" }), ...found.slice(0, PAIRS).map((pair) => {
     const text = `${data.classes[pair.label]} taken for ${data.classes[pair.taken]}`;
-    const chosen = { kind: "found", ids: pair.ids, text, run: run.number };
-    return el("button", {
-      class: "item confusion", type: "button", onclick: () => select(chosen),
-      onmouseenter: () => preview(chosen), onmouseleave: () => preview(null),
-    },
+    return el("button", { class: "item confusion", ...choosing({ kind: "found", ids: pair.ids, text, run: run.number }) },
     el("span", { class: "grid" }, pair.ids.slice(0, 2).map((id) => el("span", { class: "thumb" }, look(data, id, 52)))),
     el("div", {}, el("div", { class: "name" }, el("b", { textContent: data.classes[pair.label] }), " taken for ", el("b", { class: "bad", textContent: data.classes[pair.taken] })),
       el("div", { class: "soft small", textContent: `${whole(pair.ids.length)} of ${plural(sizes.get(pair.label), `${part} example`)}` })));
@@ -74,7 +70,7 @@ function confusions(data, run, moment) {
 }
 
 function firstSuspects(data, run, moment) {
-  const ids = suspects(data, { run: run.number, by: "loss", part: "all", marked: "all" }, FIRST_SUSPECTS).filter((id) => isWrong(data, moment, id));
+  const ids = suspects(data, { run: run.number, by: "loss", part: "all", marked: "all" }, FIRST_SUSPECTS).filter((id) => lossOf(moment, id) > DOUBT);
   if (!ids.length) return [];
   return [
     el("h3", { textContent: "Labels to look at first" }),
@@ -89,10 +85,8 @@ function unusualModes(data, run, moment) {
   const order = [...kin.keys()].filter((cluster) => kin[cluster] > 0 && sizes[cluster] > 1 && moment.members[cluster].length)
     .sort((a, b) => kin[b] - kin[a]).slice(0, UNUSUAL);
   if (!order.length) return [];
-  return [el("h3", { textContent: "Modes most unlike the rest of their class" }), ...order.map((cluster) => el("button", {
-    class: "item unusual", type: "button", onclick: () => select({ kind: "cluster", moment, cluster }),
-    onmouseenter: () => preview({ kind: "cluster", moment, cluster }), onmouseleave: () => preview(null),
-  },
+  return [el("h3", { textContent: "Modes most unlike the rest of their class" }), ...order.map((cluster) => el("button",
+    { class: "item unusual", ...choosing({ kind: "cluster", moment, cluster }) },
   el("span", { class: "grid" }, moment.members[cluster].slice(0, data.pictures.kind === "features" ? 2 : 3).map((id) => el("span", { class: "thumb" }, look(data, id, 44)))),
   el("div", {}, el("div", { class: "name" }, el("b", { textContent: modeName(data, moment, cluster) })),
     el("div", { class: "soft small", textContent: `${sigma(kin[cluster])} from the nearest other mode, ${plural(sizes[cluster], "example")}` }))))];

@@ -58,11 +58,7 @@ function suspect(data, run, id) {
   const moment = momentFor(run, id);
   const other = data.classes[moment.centres.labels[moment.impostor[moment.place[id]]]];
   const mark = markOf(data, id);
-  const chosen = { kind: "example", id, run: run.number };
-  return el("button", {
-    class: "item suspect", type: "button", onclick: () => select(chosen),
-    onmouseenter: () => preview(chosen), onmouseleave: () => preview(null),
-  },
+  return el("button", { class: "item suspect", ...choosing({ kind: "example", id, run: run.number }) },
   el("span", { class: "thumb" }, look(data, id, 72)),
   el("div", {},
     el("div", { class: "name" }, "labelled ", el("b", { textContent: data.classes[data.labels[id]] })),
