@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import magnet
+from export.test_service import X, many_clients, start
 from faults.calls import random_calls
 from faults.damage import damaged_runs, make_run
 from faults.divergence import constant, diverging
@@ -45,6 +47,7 @@ def rows(folder: Path, share: float, seed: int) -> dict[str, Cases]:
         "readers beside a trainer": readers_beside_a_trainer(folder / "beside", part(600)),
         "trainings killed and resumed": killed_runs(folder / "killed", part(200), seed),
         "memory over a long training": flat_memory(folder / "memory", 3600 * share),
+        "requests of fifty clients at once": fifty_clients(folder / "service", max(5.0, 60 * share)),
     }
     if can_mount():
         found["trainings on full disks"] = full_disks(folder / "full", [4 + 12 * i for i in range(part(32))])
@@ -68,6 +71,17 @@ def flat_memory(folder: Path, seconds: float) -> Cases:
         f"{len(peaks)} runs, {peaks[1] / 1024:.0f} to {peaks[-1] / 1024:.0f} MB, {handles[1]} to {handles[-1]} files"
     )
     yield words, Outcome(SAME if flat else SILENT, words)
+
+
+def fifty_clients(folder: Path, seconds: float) -> Cases:
+    """Clients of a service that ask for so long, one request after the other: each gets the answer to its own."""
+    model = magnet.load(run(folder / "run", "digits", steps=20, start="random"))
+    server, thread, port = start(model)
+    made, wrong = many_clients(port, 50, sys.maxsize, seconds, model.classify(X).labels)
+    server.should_exit = True
+    thread.join(10)
+    for number in range(made):
+        yield f"request {number}", Outcome(SILENT, str(wrong[number])) if number < len(wrong) else Outcome(SAME, "")
 
 
 def main() -> int:
