@@ -90,7 +90,7 @@ def explore(folder: Path) -> Path:
     config = TrainConfig(**{**vars(start), **TRAINING, "out": out, "quiet": True, "evaluate": False})
     run = Run(train(config, silent=True))
     explorer = build_explorer([run], examples=SHOWN, seed=0, say=lambda what: lambda done, total: None)
-    return explorer.write(folder / "explore.html")
+    return explorer.write(folder / "explore.html").page
 
 
 def photograph(page: Path, folder: Path) -> Path:

@@ -73,3 +73,15 @@ def test_of_very_many_a_sample_is_laid_out_and_the_others_lie_between_their_near
     groups = placed[::2], placed[1::2]
     apart = np.linalg.norm(groups[0].mean(axis=0) - groups[1].mean(axis=0))
     assert all(np.linalg.norm(group - group.mean(axis=0), axis=1).max() < apart for group in groups)
+
+
+def test_a_point_lies_between_its_nearest_but_not_between_groups():
+    known = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.1], [9.0, 9.0]])
+    points = torch.tensor([[0.4, 0.0], [5.2, 4.3]])
+    near = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [100.0, 100.0]])
+    placed = layout.place_between(points, known, near)
+    assert (placed[0] > 0).all()
+    assert placed[0].sum() < 2  # in the triangle of the first three
+    # Nearest to the second are (2, 0), (100, 100) and (0, 2): the far one has no say.
+    np.testing.assert_allclose(placed[1].sum(), 2)
+    assert (placed[1] > 0.9).all()

@@ -4,11 +4,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from magnet.errors import UserError
 from magnet.neighbours import nearest
 
 CLOSEST = 10  # representations that place a centre
+FAR = 0.03  # of the side of a map: further apart, points are of different groups
 MOST = 50_000  # representations that t-SNE lays out; with more it takes hours
 FEW = 3000  # points below which exact neighbours and Barnes-Hut are quicker than approximations and interpolation
 Positions = tuple[np.ndarray, np.ndarray]  # of examples (n, 2) and of centres (J, 2)
@@ -34,11 +36,24 @@ def lay_out(
     laid = _from_scratch(points[some], seed) if start is None else _onwards(points[some], start[some], seed)
     placed = laid
     if len(some) < len(points):
-        near = nearest(torch.from_numpy(points), torch.from_numpy(points[some]), 3)[1]
-        placed = laid[near.numpy()].mean(axis=1)
+        placed = place_between(torch.from_numpy(points), torch.from_numpy(points[some]), laid)
         placed[some] = laid
     closest = nearest(torch.from_numpy(centres).double(), torch.from_numpy(points), CLOSEST)[1]
     return placed, np.median(placed[closest.numpy()], axis=1)
+
+
+def place_between(points: Tensor, known: Tensor, laid: np.ndarray) -> np.ndarray:
+    """Places (n, 2) of points (n, d) between the three known points (m, d) nearest to them, whose places are (m, 2).
+
+    The nearer the closer; one of the three that the map has far from the nearest of them has no say, or many would lie
+    in the empty middle between groups.
+    """
+    squared, near = nearest(points, known, 3)
+    corners = laid[near.numpy()]
+    share = 1 / np.sqrt(squared.double().numpy()).clip(1e-9)
+    apart = np.linalg.norm(corners - corners[:, :1], axis=2)
+    share[apart > FAR * float(np.ptp(laid, axis=0).max())] = 0
+    return np.asarray((corners * (share / share.sum(axis=1, keepdims=True))[..., None]).sum(axis=1))
 
 
 def _from_scratch(points: np.ndarray, seed: int) -> np.ndarray:

@@ -27,6 +27,10 @@ def test_it_is_readable_at_every_size_and_axe_finds_nothing(report, browser, axe
         == {"light": "rgb(26, 34, 45)", "dark": "rgb(232, 236, 242)"}[theme]
     )
     assert complaints(page, axe) == []
+    page.js(
+        "for (const e of document.querySelectorAll('.sides small')) e.textContent = 'english cocker spaniel looks like'"
+    )
+    assert page.js("return document.documentElement.scrollWidth") <= size[0]  # with long names too
     pair = page.driver.find_element("css selector", ".matrix a[href*=pair]")
     target = pair.get_dom_attribute("href").removeprefix("#")
     page.js("location.hash = arguments[0]", target)

@@ -10,13 +10,12 @@ import torch
 
 from magnet import __version__
 from magnet.errors import UserError
-from magnet.neighbours import nearest
 from magnet.report.explorer.examples import Contrast, Predictions, choose, contrast, predict
 from magnet.report.explorer.looks import looks
 from magnet.report.explorer.moments import Moment, evaluated_moment, kept_moments, lay_out_moments
 from magnet.report.explorer.page_data import describe_data, describe_run, find_originals
 from magnet.report.html import page, write_whole
-from magnet.report.layout import Positions
+from magnet.report.layout import Positions, place_between
 from magnet.runs.run import Run
 from magnet.training.folder import same_training_part
 
@@ -118,8 +117,7 @@ def build_explorer(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -
 def place_crowd(seen: Seen) -> tuple[np.ndarray, np.ndarray] | None:
     """Where the training examples that are not shown would lie, and their classes; None where all are shown.
 
-    Each is put between the three shown examples nearest to it, the nearer the closer: for the densities of a map, and
-    the small dots that are seen close up. Of more than MOST_CROWD, a sample.
+    For the densities of a map, and the small dots that are seen close up. Of more than MOST_CROWD, a sample.
     """
     moment, (positions, _) = seen.end
     absent = torch.ones(len(seen.run.labels), dtype=torch.bool)
@@ -129,10 +127,7 @@ def place_crowd(seen: Seen) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     if len(hidden) > MOST_CROWD:
         hidden = hidden[torch.randperm(len(hidden), generator=torch.Generator().manual_seed(0))[:MOST_CROWD]]
-    squared, near = nearest(seen.run.references[hidden], moment.representations, 3)
-    share = 1 / squared.double().sqrt().clamp_min(1e-9)
-    share /= share.sum(dim=1, keepdim=True)
-    places = (positions[near.numpy()] * share.numpy()[..., None]).sum(axis=1)
+    places = place_between(seen.run.references[hidden], moment.representations, positions)
     return places, seen.run.labels[hidden].numpy()
 
 
