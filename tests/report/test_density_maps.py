@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from magnet.report.density_maps import Frame, attribute_field, class_fields, density
+from magnet.report.maps import Frame, attribute_field, class_fields, density
 from magnet.report.plots import ARROW, ATTRIBUTE, class_colours, hex_colour
 
 

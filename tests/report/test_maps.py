@@ -5,8 +5,20 @@ import pytest
 from PIL import Image
 
 from magnet.data import open_data
-from magnet.report.density_maps import Callout, DensityMap, Frame, draw_attribute_maps, draw_density_maps
-from magnet.report.maps import EDGE, Map, draw_image_map, draw_maps, mosaic, place, thumbnails
+from magnet.report.maps import (
+    EDGE,
+    Callout,
+    DensityMap,
+    Frame,
+    Map,
+    draw_attribute_maps,
+    draw_density_maps,
+    draw_image_map,
+    draw_maps,
+    mosaic,
+    place,
+    thumbnails,
+)
 from magnet.report.plots import class_colours, plain
 
 

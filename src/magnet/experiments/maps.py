@@ -16,9 +16,18 @@ from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import DIVERGED, Outcome, Table, pretty
 from magnet.index import ClusterIndex
 from magnet.neighbours import nearest
-from magnet.report.density_maps import Callout, DensityMap, draw_attribute_maps, draw_density_maps
 from magnet.report.layout import lay_out
-from magnet.report.maps import THUMBNAIL, draw_image_map, mosaic, place, thumbnails
+from magnet.report.maps import (
+    THUMBNAIL,
+    Callout,
+    DensityMap,
+    draw_attribute_maps,
+    draw_density_maps,
+    draw_image_map,
+    mosaic,
+    place,
+    thumbnails,
+)
 from magnet.runs.run import Run
 
 MOST = 5000  # test examples on a map

@@ -9,7 +9,7 @@ from magnet.errors import UserError
 from magnet.index import ClusterIndex
 from magnet.report.explorer import examples
 from magnet.report.explorer.examples import Predictions, choose, contrast, predict
-from magnet.report.explorer.moments import Moment, kept_moments, lay_out_moments, near_each_other, place_in_clusters
+from magnet.report.explorer.snapshots import Moment, kept_moments, lay_out_moments, near_each_other, place_in_clusters
 from magnet.report.layout import lay_out
 from magnet.runs.run import Run
 from magnet.runs.suspects import find_suspects

@@ -10,7 +10,7 @@ from magnet.report.explorer import looks as module
 from magnet.report.explorer.build import Seen, looked_at_most
 from magnet.report.explorer.examples import contrast, predict
 from magnet.report.explorer.looks import LARGE, SIDE, looks
-from magnet.report.explorer.moments import evaluated_moment
+from magnet.report.explorer.snapshots import evaluated_moment
 from magnet.runs.run import Run
 
 

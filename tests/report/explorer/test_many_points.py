@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from magnet.report.explorer.encoding import encode, encode_ids
+from magnet.report.explorer.page_data import encode, encode_ids
 from magnet.report.html import page
 
 CLASSES, CLUSTERS = 50, 200

@@ -9,8 +9,7 @@ from magnet.commands import terminal
 from magnet.report import html
 from magnet.report.explorer import build, page_data
 from magnet.report.explorer.build import build_explorer
-from magnet.report.explorer.encoding import encode, encode_bits, encode_ids, encode_positions
-from magnet.report.explorer.page_data import find_originals
+from magnet.report.explorer.page_data import encode, encode_bits, encode_ids, encode_positions, find_originals
 from magnet.runs.run import Run
 
 

@@ -1,7 +1,7 @@
 import torch
 
 from magnet.index import ClusterIndex
-from magnet.report.summary.confusion import confused_most, confusion_findings, nearest_to_centres, order_by_similarity
+from magnet.report.summary.findings import confused_most, confusion_findings, nearest_to_centres, order_by_similarity
 from magnet.runs.run import Run
 
 

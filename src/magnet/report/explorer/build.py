@@ -12,8 +12,8 @@ from magnet import __version__
 from magnet.errors import UserError
 from magnet.report.explorer.examples import Contrast, Predictions, choose, contrast, predict
 from magnet.report.explorer.looks import looks
-from magnet.report.explorer.moments import Moment, evaluated_moment, kept_moments, lay_out_moments
 from magnet.report.explorer.page_data import describe_data, describe_run, find_originals
+from magnet.report.explorer.snapshots import Moment, evaluated_moment, kept_moments, lay_out_moments
 from magnet.report.html import page, write_whole
 from magnet.report.layout import Positions, place_between
 from magnet.runs.run import Run

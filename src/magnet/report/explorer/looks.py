@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from magnet.data import Dataset
-from magnet.report.explorer.encoding import encode
+from magnet.report.explorer.page_data import encode
 from magnet.report.pictures import data_uri, photographs, square_side, squares, webp
 
 SIDE = 48  # of a small picture, for the map

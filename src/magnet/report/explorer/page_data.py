@@ -1,7 +1,9 @@
-"""Everything that the page needs to know of the data and of one run, ready for JSON."""
+"""The data of the page as plain values for JSON: the data set and the runs, with arrays encoded as text."""
 
+import base64
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +13,8 @@ from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.methods.base import RULE_NAMES
-from magnet.report.explorer.encoding import (
-    Encoded,
-    encode,
-    encode_bits,
-    encode_ids,
-    encode_positions,
-    square_around,
-)
 from magnet.report.explorer.examples import Contrast
-from magnet.report.explorer.moments import Moment, near_each_other
+from magnet.report.explorer.snapshots import Moment, near_each_other
 from magnet.report.html import percent
 from magnet.report.layout import Positions
 from magnet.runs.evaluate import plain_errors
@@ -31,6 +25,8 @@ NEIGHBOURS, BEST = 12, 5  # of each example; classes whose probability is told
 MANY = 50_000  # examples from which on half as many are told
 IMPOSTORS = 5
 CLIMB = 3  # folders up at most from a page to data that lies beside it
+ARRAYS = {"u1": "Uint8Array", "u2": "Uint16Array", "i4": "Int32Array", "f4": "Float32Array"}
+Encoded = dict[str, str]
 
 
 def describe_data(data: Dataset, rows: np.ndarray) -> dict[str, Any]:
@@ -166,3 +162,35 @@ def _to_nearest_kin(centres: Tensor, labels: Tensor) -> Tensor:
             among = torch.cdist(centres[mine], centres[mine]).fill_diagonal_(torch.inf)
             apart[mine] = among.min(dim=1).values.to(apart.dtype)
     return apart
+
+
+def encode(array: np.ndarray, kind: str) -> Encoded:
+    """Any array, flattened, as one of the kinds in ARRAYS."""
+    data = np.ascontiguousarray(array).astype(f"<{kind}").tobytes()
+    return {"type": ARRAYS[kind], "base64": base64.b64encode(data).decode("ascii")}
+
+
+def encode_ids(array: np.ndarray, count: int) -> Encoded:
+    """Ids below ``count`` in as few bytes as they take."""
+    return encode(array, "u2" if count <= 2**16 else "i4")
+
+
+def encode_bits(flags: np.ndarray) -> Encoded:
+    """Booleans (n,), eight a byte, the first in the highest bit."""
+    return encode(np.packbits(flags), "u1")
+
+
+def square_around(maps: list[Positions]) -> Callable[[np.ndarray], np.ndarray]:
+    """From positions (n, 2) on any of the maps into one square of 0..65535 with a margin, so that maps compare."""
+    everything = np.concatenate([part for pair in maps for part in pair])
+    low, high = everything.min(axis=0), everything.max(axis=0)
+    side = max(1.1 * float((high - low).max()), 1e-9)
+    corner = (low + high - side) / 2
+
+    return lambda part: np.rint((part - corner) / side * 65535).clip(0, 65535)
+
+
+def encode_positions(maps: list[Positions]) -> list[tuple[Encoded, Encoded]]:
+    """Maps in 16 bits a coordinate, examples and centres of each."""
+    squeeze = square_around(maps)
+    return [(encode(squeeze(examples), "u2"), encode(squeeze(centres), "u2")) for examples, centres in maps]

@@ -10,8 +10,8 @@ import numpy as np
 
 from magnet.errors import UserError
 from magnet.report.explorer.build import Explorer, Seen
-from magnet.report.explorer.moments import near_each_other
 from magnet.report.explorer.page_data import NEIGHBOURS
+from magnet.report.explorer.snapshots import near_each_other
 from magnet.report.html import write_whole
 
 PARTS = np.array(["train", "validation", "test"])

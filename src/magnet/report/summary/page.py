@@ -18,7 +18,6 @@ from magnet.methods import Options, method_class
 from magnet.methods.base import RULE_NAMES
 from magnet.report.html import base_style, percent, write_whole
 from magnet.report.plots import COLOURS, plain
-from magnet.report.summary.confusion import BESIDE
 from magnet.report.summary.figures import (
     PARTS,
     TIMES,
@@ -34,7 +33,7 @@ from magnet.report.summary.figures import (
     standard_error,
     with_attributes,
 )
-from magnet.report.summary.findings import ReportedRun
+from magnet.report.summary.findings import BESIDE, ReportedRun
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
 from magnet.training.workbench import absolute
