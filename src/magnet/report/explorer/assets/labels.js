@@ -4,7 +4,7 @@ const NAME_FONT = "600 13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liber
 const NAME_HEIGHT = 18;
 const NAME_WIDTH = 170;
 const CLOSE_UP = 1500; // examples in view at which a class without a peak in view is named at its own examples
-// Where a name may stand: halves of its width and heights from its anchor, the best place first. The first three it may take over a dot.
+// Where a name may stand: halves of its width and heights from its anchor, the best place first.
 const PLACES = [[0, 0], [0, -1], [0, 1], [-1, 0], [1, 0], [0, -2], [0, 2], [-1, -1], [1, -1], [-1, 1], [1, 1]];
 const MANY_CENTRES = 600; // in view, above which names don't keep clear of them
 
@@ -26,7 +26,7 @@ function drawNames(context, frame, view, chosen) {
     const anchor = peak ? [frame.x(peak.x), frame.y(peak.y)] : close.get(label);
     if (!anchor) continue;
     const text = shorten(context, data, label);
-    const found = findRoom(frame, anchor, text.width, taken, dots, spoken?.has(label));
+    const found = findRoom(frame, anchor, text.width, taken, dots, label) ?? (spoken?.has(label) ? placeAt(frame, anchor, text.width) : null);
     if (!found) continue;
     taken.push(found);
     placed.push({ label, text: text.text, ...found });
@@ -82,25 +82,31 @@ function shorten(context, data, label) {
 
 // The chosen example and the centres in view, as boxes.
 function dotsToKeepClear(frame, moment, chosen) {
-  const { positions, sizes } = moment.centres;
-  const box = (x, y, radius) => ({ left: x - radius, top: y - radius, width: 2 * radius, height: 2 * radius });
-  const centres = state.centres ? Array.from(sizes, (_, i) => box(frame.x(positions[2 * i]), frame.y(positions[2 * i + 1]), centreRadius(frame, moment, i)))
+  const { positions, sizes, labels } = moment.centres;
+  const box = (x, y, radius, label) => ({ left: x - radius, top: y - radius, width: 2 * radius, height: 2 * radius, label });
+  const centres = state.centres ? Array.from(sizes, (_, i) => box(frame.x(positions[2 * i]), frame.y(positions[2 * i + 1]), centreRadius(frame, moment, i), labels[i]))
     .filter(({ left, top }) => inView(frame, left, top, 20)) : [];
   const at = chosen?.kind === "example" ? moment.place[chosen.id] : NONE;
   const mark = at === NONE ? [] : [box(frame.x(moment.positions[2 * at]), frame.y(moment.positions[2 * at + 1]), 14)];
   return [...mark, ...(centres.length > MANY_CENTRES ? [] : centres)];
 }
 
-// The best free place at an anchor, clear of dots where there is one; where none is free, none, unless the name must be there.
-function findRoom(frame, [x, y], width, taken, dots, must) {
+// A box for a name, some halves of its width and heights from its anchor, and within the stage.
+function placeAt(frame, [x, y], width, [across, up] = [0, 0]) {
   const within = (value, most) => Math.min(Math.max(value, 3), most - 3);
-  const at = ([across, up]) => ({
+  return {
     left: within(x - width / 2 + across * (width / 2 + 10), frame.width - width),
     top: within(y - NAME_HEIGHT / 2 + up * NAME_HEIGHT, frame.height - NAME_HEIGHT),
     width, height: NAME_HEIGHT,
-  });
-  const free = (place) => !taken.some((other) => overlap({ ...place, left: place.left - 6, width: width + 12 }, other));
-  const near = PLACES.map(at).filter((place) => Math.abs(place.left + width / 2 - x) < width / 2 + 12);
-  const clear = near.find((place) => free(place) && !dots.some((dot) => overlap(place, dot)));
-  return clear ?? near.slice(0, 3).find(free) ?? (must ? at(PLACES[0]) : null);
+  };
+}
+
+// The best place at an anchor that no other name has: clear of dots, or over dots of its own class, or further off, or over any.
+function findRoom(frame, anchor, width, taken, dots, label) {
+  const foreign = dots.filter((dot) => dot.label !== label);
+  const near = PLACES.map((place) => placeAt(frame, anchor, width, place)).filter((place) => Math.abs(place.left + width / 2 - anchor[0]) < width / 2 + 12
+    && !taken.some((other) => overlap({ ...place, left: place.left - 6, width: width + 12 }, other)));
+  const clear = (places, of) => places.find((place) => !of.some((dot) => overlap(place, dot)));
+  return clear(near.slice(0, 5), dots) ?? clear(near.slice(0, 3), foreign) ?? clear(near, dots)
+    ?? near.find((place) => overlap(place, { left: anchor[0], top: anchor[1], width: 0, height: 0 }, 2)) ?? null; // at the anchor itself
 }
