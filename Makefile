@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo bench test lint types unit soak coverage docs package readme format clean
 .DEFAULT_GOAL := help
@@ -11,12 +12,15 @@ help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 # The environment is made once, and again only when what it should hold has changed.
-$(READY): pyproject.toml constraints.txt
+# First everything that has one file for each machine, by its SHA-256; then torch in the build of this machine, and this
+# package with the pinned setuptools.
+$(READY): pyproject.toml constraints.txt requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' || { \
 	  echo "magnet needs Python 3.11.4 or newer; found $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || { echo "Making the virtual environment $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing the pinned packages (a few minutes the first time) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(PIP) --require-hashes --no-deps --requirement requirements.txt
+	@$(PIP) --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $(READY)
 
 demo: $(READY)  ## train softmax, triplet and Magnet on digits and show the result

@@ -41,3 +41,14 @@ def test_every_package_that_is_imported_is_declared():
             if not {normal(provider) for provider in providers.get(name, [name])} & declared:
                 undeclared[name] = str(path.relative_to(ROOT))
     assert undeclared == {}
+
+
+def test_every_pinned_package_is_installed_by_its_hashes():
+    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    text = (ROOT / "requirements.txt").read_text()
+    found = dict(re.findall(r"^(\S+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", text, re.M))
+    for build in ("torch", "torchvision"):  # which differ between machines
+        del pins[build]
+    assert found == pins, "run tools/hashes.py"
+    assert len(re.findall(r"==", text)) == len(found)
+    assert "--require-hashes --no-deps --requirement requirements.txt" in (ROOT / "Makefile").read_text()
