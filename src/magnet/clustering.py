@@ -61,7 +61,7 @@ def clusters_by_size(labels: Tensor, mean: int, least_members: int = 1) -> dict[
         {0: 3, 1: 1, 2: 2}
     """
     classes, sizes = torch.unique(labels, return_counts=True)
-    wanted = (mean * len(classes) * sizes.double() / len(labels)).round().long()
+    wanted = (min(mean, len(labels)) * len(classes) * sizes.double() / len(labels)).round().long()
     wanted = wanted.minimum(sizes // least_members).clamp(1, None if mean > 1 else 1)
     return dict(zip(classes.tolist(), wanted.tolist(), strict=True))
 

@@ -12,8 +12,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import magnet
 from export.test_service import X, many_clients, start
@@ -22,14 +24,16 @@ from faults.damage import damaged_runs, make_run
 from faults.divergence import constant, diverging
 from faults.hostile import damaged_inputs, hostile_data
 from faults.options import odd_options
-from faults.outcomes import GOOD, SAID, SAME, SILENT, Outcome
+from faults.outcomes import GOOD, SAID, SAME, SILENT, Outcome, command
 from faults.processes import can_mount, full_disks, killed_runs, readers_beside_a_trainer, readers_of_full_disks
+from magnet.tensors import tensors_digest
 from training.short_runs import run, write_vectors
 
 Cases = Iterable[tuple[str, Outcome]]
+MOST_COST = 0.1  # of the time of a run, for checksums and fsync
 
 
-def rows(folder: Path, share: float, seed: int) -> dict[str, Cases]:
+def rows(folder: Path, share: float, seed: int, data: str) -> dict[str, Cases]:
     """The rows of the table: what is tried, and its cases, made as they are asked for."""
 
     def part(cases: int) -> int:
@@ -48,6 +52,7 @@ def rows(folder: Path, share: float, seed: int) -> dict[str, Cases]:
         "trainings killed and resumed": killed_runs(folder / "killed", part(200), seed),
         "memory over a long training": flat_memory(folder / "memory", 3600 * share),
         "requests of fifty clients at once": fifty_clients(folder / "service", max(5.0, 60 * share)),
+        "time for checksums and for reaching the disk": safety_cost(folder / "cost", data),
     }
     if can_mount():
         found["trainings on full disks"] = full_disks(folder / "full", [4 + 12 * i for i in range(part(32))])
@@ -84,10 +89,38 @@ def fifty_clients(folder: Path, seconds: float) -> Cases:
         yield f"request {number}", Outcome(SILENT, str(wrong[number])) if number < len(wrong) else Outcome(SAME, "")
 
 
+def safety_cost(folder: Path, data: str) -> Cases:
+    """A training with the default settings: the seconds for checksums and fsync, against all others."""
+    spent = Counter[str]()
+
+    def timed(what: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            begun = time.perf_counter()
+            try:
+                return work(*args)
+            finally:
+                spent[what] += time.perf_counter() - begun
+
+        return run
+
+    begun, processor = time.perf_counter(), time.process_time()
+    with (
+        patch("os.fsync", timed("fsync", os.fsync)),
+        patch("magnet.tensors.tensors_digest", timed("checksums", tensors_digest)),
+    ):
+        outcome = command("train", "--data", data, "--out", folder / "run", "--quiet", "--no-evaluate", seconds=3600)
+    total, processor = time.perf_counter() - begun, time.process_time() - processor
+    share = spent.total() / (total - spent.total())
+    parts = ", ".join(f"{what} {seconds:.2f} s" for what, seconds in spent.items())
+    words = f"{100 * share:.1f} % more time ({parts}; the run {total:.0f} s, {processor:.0f} s of the processor)"
+    yield words, Outcome(SAME if outcome.kind == SAME and share <= MOST_COST else SILENT, words)
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--share", type=float, default=1.0, help="of the cases of the whole soak")
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--data", default="digits", help="to measure the time on")
     options.add_argument("--only", default="", help="rows whose name has this in it")
     given = options.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
@@ -95,14 +128,15 @@ def main() -> int:
     print("| tried | cases | as without the fault | said | not as a user should meet it | seconds |")
     print("|---|---|---|---|---|---|", flush=True)
     try:
-        for name, cases in rows(folder, given.share, given.seed).items():
+        for name, cases in rows(folder, given.share, given.seed, given.data).items():
             if given.only not in name:
                 continue
             start, kinds = time.monotonic(), Counter[str]()
             for what, outcome in cases:
                 kinds[outcome.kind] += 1
-                if outcome.kind not in GOOD:
-                    print(f"{name}: {what}: {outcome}", file=sys.stderr, flush=True)
+                if outcome.kind not in GOOD or outcome.words == what:  # of one case, its measurement
+                    more = "" if outcome.words == what else f": {outcome.words}"
+                    print(f"{name}: {what}: {outcome.kind}{more}", file=sys.stderr, flush=True)
             wrong = sum(count for kind, count in kinds.items() if kind not in GOOD)
             bad += wrong
             took = time.monotonic() - start
