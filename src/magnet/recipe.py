@@ -9,7 +9,7 @@ refined. Then everything is done once more with all examples and these settings.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import torch
@@ -17,14 +17,16 @@ from torch import Tensor
 
 from magnet.classify import NearestClusters
 from magnet.index import ClusterIndex
+from magnet.kernel import LANDMARKS, MOST_ROWS, WIDEST, WIDTHS
 from magnet.objective import MagnetLoss
 from magnet.sampler import NeighbourhoodSampler
-from magnet.start import POWERS, SHRINKAGES, Choice, Start, WithinClusters, choose_start
+from magnet.start import POWERS, SHRINKAGES, Choice, Start, choose_start, fit_start, in_kernel
 from magnet.votes import (
     CLUSTERS,
     ENOUGH_FOR_START,
     ENOUGH_HELD_OUT,
     PULL,
+    Calibrated,
     Examples,
     Folds,
     choose_pull,
@@ -66,11 +68,14 @@ class Chosen(NamedTuple):
     pull: float | None  # of refined centres; None: means
     iterations: int
     trial: Trial | None  # None: too few examples to hold any out
+    kernel_width: float = 0.0  # 0: no kernel features
 
     def start(self, data: Examples, dim: int, seed: int) -> Start:
         """The chosen start, of all examples."""
-        spectrum = WithinClusters(*data, self.start_clusters, power=self.power, standardize=self.standardize, seed=seed)
-        return spectrum.start(self.shrinkage, dim)
+        return fit_start(
+            data, self.start_clusters, self.shrinkage, dim, power=self.power, standardize=self.standardize,
+            kernel_width=self.kernel_width, seed=seed,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ class Recipe:
     Attributes:
         dim: dimensions of the representation, at most.
         power, standardize, shrinkage: of the start.
+        kernel_width: of its Gaussian kernel features (`magnet.kernel`); 0: none.
         n_clusters: K, of a class of mean size; larger classes have more, in proportion.
         start_clusters: K of the whitening; where it is chosen, that of the training or 1.
         scaling: of the objective; where it is chosen, half of what suits the votes at the start.
@@ -99,6 +105,7 @@ class Recipe:
     power: float | None = None
     standardize: bool | None = None
     shrinkage: float | None = None
+    kernel_width: float | None = None
     n_clusters: int | None = None
     start_clusters: int | None = None
     scaling: float | None = None
@@ -134,11 +141,12 @@ class Recipe:
                 PULL if self.centres == "refined" else None,
                 self.iterations,
                 None,
+                self.kernel_width or 0.0,
             )
         choices = self.choose_start(folds, self.dim_for(data.x), say)
+        folds = folds.first(folds_for(len(data.labels), self.held_out, ENOUGH_HELD_OUT))
         best = choices[0]
         training_scaling = best.votes.scaling / 2 if self.scaling is None else self.scaling
-        folds = folds.first(folds_for(len(data.labels), self.held_out, ENOUGH_HELD_OUT))
         # A training overfits more easily than the start alone: it never asks for less shrinkage.
         enough = [choice for choice in choices if choice.shrinkage >= best.shrinkage]
         tried = [self._try(folds, choice, training_scaling, seed, say) for choice in enough]
@@ -152,7 +160,7 @@ class Recipe:
             say(f"centres: {centres}; held-out log-loss {log_loss:.4f}")
         return Chosen(
             best.power, best.standardize, trial.shrinkage, best.n_clusters, best.start_clusters, training_scaling,
-            trial.scaling, pull, trial.iterations, trial,
+            trial.scaling, pull, trial.iterations, trial, best.kernel_width,
         )  # fmt: skip
 
     def part_to_choose_by(self, data: Examples, seed: int) -> Examples:
@@ -166,27 +174,45 @@ class Recipe:
         return hold_out(data, self.held_out, class_weight, self.neighbours, seed, ENOUGH_FOR_START)
 
     def choose_start(self, folds: Folds, dim: int, say: Callable[[str], None]) -> list[Choice]:
-        """The start alone, with each shrinkage, the best first."""
+        """The start alone, with each shrinkage, the best first; with kernel features where these are clearly better."""
+        shrinkages = SHRINKAGES if self.shrinkage is None else (self.shrinkage,)
+        clusters = CLUSTERS if self.n_clusters is None else (self.n_clusters,)
         choices = choose_start(
             folds,
             powers=POWERS if self.power is None else (self.power,),
             standardize=(False, True) if self.standardize is None else (self.standardize,),
-            shrinkages=SHRINKAGES if self.shrinkage is None else (self.shrinkage,),
-            clusters=CLUSTERS if self.n_clusters is None else (self.n_clusters,),
+            shrinkages=shrinkages,
+            clusters=clusters,
             start_clusters=self.start_clusters,
             dim=dim,
         )
+        power = choices[0].power
+        for width in WIDTHS if self.kernel_width is None else (self.kernel_width,) * (self.kernel_width > 0):
+            found = choose_start(
+                in_kernel(folds, power, width), powers=(1.0,), standardize=(False,), shrinkages=shrinkages,
+                clusters=clusters, start_clusters=self.start_clusters, dim=self.dim,
+            )  # fmt: skip
+            found = [each._replace(power=power, standardize=True, kernel_width=width) for each in found]
+            if self.kernel_width or _plain(folds, found[0]).clearly_below(_plain(folds, choices[0])):
+                choices = found
         best = choices[0]
         say(
             f"start: power {best.power:g}, {best.n_clusters} cluster{'s' * (best.n_clusters > 1)} a class, whitened "
             f"within {'clusters' if best.start_clusters > 1 else 'classes'}, shrinkage {best.shrinkage:g}"
-            f"{', standardised' if best.standardize else ''}; held-out log-loss {best.votes.log_loss:.4f}"
+            f"{', standardised' if best.standardize else ''}"
+            f"{f', kernel features of width {best.kernel_width:g}' if best.kernel_width else ''}; "
+            f"held-out log-loss {best.votes.log_loss:.4f}"
         )
         return choices
 
-    def dim_for(self, x: Tensor) -> int:
-        """k: never more than there are features or examples in x (N, d)."""
-        return min(self.dim, len(x), x.shape[1])
+    def bounded(self, x: Tensor) -> "Recipe":
+        """Without kernel features, unless they are asked for, where x (N, d) has so much that they would take long."""
+        much = x.shape[1] > WIDEST or len(x) > MOST_ROWS
+        return replace(self, kernel_width=0.0) if much and self.kernel_width is None else self
+
+    def dim_for(self, x: Tensor, kernel_width: float = 0.0) -> int:
+        """k: never more than there are features (with a kernel: landmarks) or examples in x (N, d)."""
+        return min(self.dim, len(x), LANDMARKS if kernel_width else x.shape[1])
 
     def batches_for(self, clusters: int) -> tuple[int, int]:
         """M and D where there are so many clusters: a batch of few clusters has more examples of each."""
@@ -271,6 +297,17 @@ class Recipe:
                 break
         assert best is not None
         return best
+
+
+def _plain(folds: Folds, choice: Choice) -> Calibrated:
+    """The votes of a choice judged by what they say of the true classes, and by nothing else.
+
+    Spaces differ in what a little doubt about every example costs in them, which on small data is most of the log-loss
+    that votes are calibrated by.
+    """
+    indexes = folds.cluster(choice.parts, choice.n_clusters, restarts=1)
+    each = folds.log_losses(indexes, choice.held, choice.votes.scaling)
+    return Calibrated(choice.votes.scaling, float(each.sum()), each)
 
 
 def vote(index: ClusterIndex, class_weight: Tensor, scaling: float, neighbours: int) -> NearestClusters:

@@ -3,7 +3,8 @@
 Three steps lead from features x (d,) to representations r (k,):
 
 1. *Power.* ``z = x^p``. The square root (p = 1/2) of non-negative features evens out what a few large values would
-   dominate; p = 1 leaves the features as they are.
+   dominate; p = 1 leaves the features as they are. Where no linear map is enough, each example is then described by
+   how near it is to landmarks (`magnet.kernel`), and these are its features in what follows.
 2. *Whitening within clusters.* With S the covariance of the examples around the means of their clusters (K-means in
    every class) and t its mean eigenvalue, the noise is ``(1 - shrinkage) S + shrinkage t I``, and the map makes it
    white. What lies between the clusters of a class is signal, which is the idea of the paper (section 3) without a
@@ -22,8 +23,9 @@ import torch
 from torch import Tensor
 
 from magnet.errors import UserError
+from magnet.kernel import Landmarks
 from magnet.neighbours import check_whole
-from magnet.votes import CLUSTERS, Calibrated, Folds, cluster
+from magnet.votes import CLUSTERS, Calibrated, Examples, Folds, cluster
 
 WIDE = 2048  # more features than this are first reduced to NARROW principal components
 NARROW = 1024
@@ -41,15 +43,17 @@ def raised(x: Tensor, power: float) -> Tensor:
 
 
 class Start(NamedTuple):
-    """A fitted start: ``r = components (x^power - mean)``."""
+    """A fitted start: ``r = components (x^power - mean)``, or ``components (landmarks(x^power) - mean)``."""
 
     power: float
-    mean: Tensor  # (d,) of x^power
-    components: Tensor  # (k, d)
+    mean: Tensor  # (d,) of x^power, or (m,) of its m kernel features
+    components: Tensor  # (k, d) or (k, m)
+    landmarks: Landmarks | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         """Representations (n, k) of x (n, d)."""
-        return (raised(x, self.power) - self.mean) @ self.components.T
+        z = raised(x, self.power)
+        return ((z if self.landmarks is None else self.landmarks(z)) - self.mean) @ self.components.T
 
 
 class WithinClusters:
@@ -166,6 +170,40 @@ class WithinClusters:
         return torch.as_tensor(components, dtype=torch.float64).T / self._scale[:, None]
 
 
+def fit_start(
+    data: Examples,
+    n_clusters: int,
+    shrinkage: float,
+    dim: int,
+    *,
+    power: float,
+    standardize: bool,
+    kernel_width: float = 0.0,
+    seed: int,
+) -> Start:
+    """The start with given settings (see `WithinClusters`); a ``kernel_width`` of 0 means no kernel features."""
+    if not kernel_width:
+        spectrum = WithinClusters(*data, n_clusters, power=power, standardize=standardize, seed=seed)
+        return spectrum.start(shrinkage, dim)
+    z = raised(data.x.double(), power)
+    landmarks = Landmarks.fit(z, kernel_width, seed)
+    features, root = landmarks(z), landmarks.root()
+    start = WithinClusters(features @ root, data.labels, n_clusters, seed=seed).start(shrinkage, dim)
+    return Start(power, features.mean(dim=0), start.components @ root.T, landmarks)
+
+
+def in_kernel(folds: Folds, power: float, width: float) -> Folds:
+    """The folds with kernel features, of landmarks in the part of each, in the coordinates of the kernel."""
+    parts: list[Examples] = []
+    held: list[Examples] = []
+    for part, out in zip(folds.parts, folds.held, strict=True):
+        landmarks = Landmarks.fit(raised(part.x, power), width, folds.seed)
+        root = landmarks.root()
+        for examples, found in ((part, parts), (out, held)):
+            found.append(Examples(landmarks(raised(examples.x, power)) @ root, examples.labels))
+    return folds._replace(parts=parts, held=held)
+
+
 class Choice(NamedTuple):
     """The settings of a start, how well its votes do, and the representations of the folds under it."""
 
@@ -177,6 +215,7 @@ class Choice(NamedTuple):
     start_clusters: int  # inside which the variation is noise: all clusters, or 1, classes
     parts: list[Tensor]  # (n, k) of each fold
     held: list[Tensor]
+    kernel_width: float = 0.0  # 0: no kernel features
 
 
 class _Spaces:

@@ -6,7 +6,7 @@ centres are the means of their members or refined. Here they are those with the 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -95,20 +95,33 @@ def calibrate_votes(trials: Sequence[VotingTrial], class_weight: Tensor, *, neig
         class_weight: (C,) the weight of an example of each class.
         neighbours: how many nearest clusters vote.
     """
-    class_weight = class_weight.double()
-    each = class_weight[torch.cat([trial.labels for trial in trials])]
-    each = each / each.sum()
-    weights = [cluster_weights(trial.clusters.sizes, trial.clusters.centre_labels, class_weight) for trial in trials]
-    ballots = [_Ballot.of(trial, weight, neighbours) for trial, weight in zip(trials, weights, strict=True)]
+    losses_at = _vote_losses(trials, class_weight, neighbours)
 
     def losses(log_scaling: float) -> Tensor:
-        return -each * torch.cat([ballot.expected_log(math.exp(log_scaling), len(each)) for ballot in ballots])
+        return losses_at(math.exp(log_scaling), True)
 
     bounds = (math.log(SCALINGS[0]), math.log(SCALINGS[1]))
     found = minimize_scalar(
         lambda at: float(losses(at).sum()), bounds=bounds, method="bounded", options={"xatol": 0.05}
     )
     return Calibrated(math.exp(float(found.x)), float(found.fun), losses(float(found.x)))
+
+
+def _vote_losses(
+    trials: Sequence[VotingTrial], class_weight: Tensor, neighbours: int
+) -> Callable[[float, bool], Tensor]:
+    """The log-loss (n,) of each held-out example by a scaling, and whether one of them is spread over the classes."""
+    class_weight = class_weight.double()
+    each = class_weight[torch.cat([trial.labels for trial in trials])]
+    each = each / each.sum()
+    weights = [cluster_weights(trial.clusters.sizes, trial.clusters.centre_labels, class_weight) for trial in trials]
+    ballots = [_Ballot.of(trial, weight, neighbours) for trial, weight in zip(trials, weights, strict=True)]
+
+    def losses(scaling: float, spread: bool) -> Tensor:
+        share = 1 / (len(each) + 1) if spread else 0.0
+        return -each * torch.cat([ballot.expected_log(scaling, share) for ballot in ballots])
+
+    return losses
 
 
 class _Ballot(NamedTuple):
@@ -138,11 +151,11 @@ class _Ballot(NamedTuple):
         own = torch.where(is_own.any(dim=1), is_own.long().argmax(dim=1), ids.shape[1])
         return cls(gaps, weight.log()[ids], column, prior, own)
 
-    def expected_log(self, scaling: float, count: int) -> Tensor:
-        """The logarithm (n,) of the probability of the true class, one of ``count`` examples spread over classes."""
+    def expected_log(self, scaling: float, spread: float) -> Tensor:
+        """The logarithm (n,) of the probability of the true class, a share ``spread`` of it that of all classes."""
         votes = torch.softmax(self.gaps * scaling + self.log_weights, dim=1)
         tally = votes.new_zeros(len(votes), votes.shape[1] + 1).scatter_add_(1, self.column, votes)
-        log, spread = tally.clamp_min(LEAST).log(), 1 / (count + 1)
+        log = tally.clamp_min(LEAST).log()
         right = log.gather(1, self.own[:, None])[:, 0]
         others = math.log(LEAST) * (1 - self.prior.sum(dim=1))  # classes without a vote
         return (1 - spread) * right + spread * ((log[:, :-1] * self.prior).sum(dim=1) + others)
@@ -264,6 +277,12 @@ class Folds(NamedTuple):
         labels = [examples.labels for examples in self.held]
         trials = [VotingTrial(*each) for each in zip(indexes, held, labels, strict=True)]
         return calibrate_votes(trials, self.class_weight, neighbours=self.neighbours)
+
+    def log_losses(self, indexes: Iterable[ClusterIndex], held: Iterable[Tensor], scaling: float) -> Tensor:
+        """What each held-out example (n, k) adds to the log-loss of votes of this scaling, none of them spread."""
+        labels = [examples.labels for examples in self.held]
+        trials = [VotingTrial(*each) for each in zip(indexes, held, labels, strict=True)]
+        return _vote_losses(trials, self.class_weight, self.neighbours)(scaling, False)
 
     def cluster(self, parts: Iterable[Tensor], n_clusters: int, restarts: int = 3) -> list[ClusterIndex]:
         """The clusters of the representations (n, k) of each part."""

@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 
 from magnet import MagnetClassifier, NearestClustersClassifier
 from magnet.errors import UserError
+from magnet.experiments.tables import normal_in_ring
 from magnet.tensors import read_tensors, write_tensors
 
 KINDS = [MagnetClassifier, NearestClustersClassifier]
@@ -49,6 +50,20 @@ def test_extend_with_known_examples_moves_their_clusters_to_the_mean(blobs):
     assert len(model.centres_) == 4
     assert model.predict([[49.0, 50, 50, 50]]) == [2]
     assert model.centre_counts_.sum() == 110 + len(near) + 1
+
+
+def test_kernel_features_are_saved_with_the_estimator(tmp_path):
+    X, y = normal_in_ring(0, 300)
+    model = MagnetClassifier(random_state=0, n_clusters=1, max_iter=2).fit(X[:200], y[:200])
+    assert model.kernel_width_ > 0
+    assert model.landmarks_.shape == (200, 20)
+    assert model.score(X[200:], y[200:]) > 0.9
+    model.save(tmp_path / "model.safetensors")
+    same = MagnetClassifier.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(same.predict_proba(X), model.predict_proba(X))
+    linear = MagnetClassifier(random_state=0, n_clusters=1, max_iter=2, kernel_width=0).fit(X[:200], y[:200])
+    assert linear.landmarks_.shape == (0, 20)
+    assert linear.components_.shape[1] == 20
 
 
 def test_extend_refuses_labels_of_another_type(model, digits):

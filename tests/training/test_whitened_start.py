@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from magnet.errors import UserError
+from magnet.experiments.tables import normal_in_ring
 from magnet.export.bundle import export_bundle, load
-from magnet.export.onnx import Graph, model_of
+from magnet.export.onnx import Graph, export_onnx, model_of
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
 from magnet.start import Start, WithinClusters
@@ -72,7 +73,7 @@ def test_the_same_seed_gives_the_same_run(run, two_modes, tmp_path):
 
 def test_before_the_first_step_the_network_is_the_closed_form_start(two_modes):
     config = settings(two_modes, power=0.5, shrinkage=0.4, standardize="no", clusters_per_class=2, start_clusters=2,
-                      method="softmax")  # fmt: skip
+                      kernel_width=0.0, method="softmax")  # fmt: skip
     bench = make_workbench(complete(config, open_for(config)))
     x, labels = bench.data.batch(bench.train), bench.labels
     start = WithinClusters(x, labels, 2, power=0.5).start(0.4, 10)
@@ -134,7 +135,23 @@ def test_one_affine_map_after_the_power_is_the_whole_embedding(run):
     torch.testing.assert_close(embedding.folded()(x), embedding(x), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("sizes", [[1, 2], [2, 2, 1], [30, 1]])
+def test_a_run_with_kernel_features_is_the_same_in_a_bundle_and_in_a_graph(tmp_path):
+    X, y = normal_in_ring(0, 400)
+    np.savez(tmp_path / "ring.npz", X=X.astype(np.float32), y=y, test=np.arange(len(y)) % 4 == 0)
+    run = Run(train(settings(tmp_path / "ring.npz", out=tmp_path / "run"), silent=True))
+    assert run.config.kernel_width > 0
+    assert evaluate(run)["knc"]["error"] < 0.1
+    x = run.data.batch(run.data.indices("test"))
+    expected = run.rule("knc").predict_proba(run.learner.represent(x).detach()).float()
+    model = load(export_bundle(run, tmp_path / "bundle"))
+    torch.testing.assert_close(model.classify(x).probabilities, expected, rtol=1e-3, atol=1e-4)
+    _, probabilities, _ = Graph(model_of(run)).eval()(x)
+    torch.testing.assert_close(probabilities, expected, rtol=1e-3, atol=1e-3)
+    checked = export_onnx(run, tmp_path / "ring.onnx")
+    assert checked.labels == checked.examples
+
+
+@pytest.mark.parametrize("sizes", [[1, 2], [2, 2, 1], [30, 1], [70, 2, 1]])
 def test_small_and_odd_data_get_a_start(tmp_path, sizes):
     rng = np.random.default_rng(1)
     y = np.repeat(np.arange(len(sizes)), sizes)

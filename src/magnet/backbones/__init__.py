@@ -61,19 +61,21 @@ def build(
     dropout: float | None = None,
     hidden: int | None = None,
     power: float | None = None,
+    landmarks: int = 0,
 ) -> "Backbone":
     """Build the backbone `name` for examples of a given shape, its weights drawn from `seed`.
 
     `example_shape` is that of one input, without the batch: (d,) for vectors, (C, H, W) for images. `dim`,
     `dropout` and `hidden` default to the backbone's own; `dim=0` leaves a timm model without an embedding,
     as `None` does. With a `power` the last layer is a `WhitenedEmbedding`, which its `begin` fits to the features;
-    it takes a backbone whose last layer is linear. With ``@pretrained`` at its end, the name asks for the published
-    weights: those on this machine, or else timm downloads its own. The global random state is left as it was.
+    it takes a backbone whose last layer is linear. For vectors it may be a map of the kernel features of so many
+    `landmarks`. With ``@pretrained`` at its end, the name asks for the published weights: those on this machine, or
+    else timm downloads its own. The global random state is left as it was.
     """
     name, pretrained = name.removesuffix(PRETRAINED), name.endswith(PRETRAINED)
     _check(name, example_shape, dim, dropout, hidden)
     if power is not None:
-        return _whitened(name + PRETRAINED * pretrained, example_shape, dim, seed, dropout, power)
+        return _whitened(name + PRETRAINED * pretrained, example_shape, dim, seed, dropout, power, landmarks)
     found = find_weights(name) if pretrained else None
     if pretrained and found is None and not name.startswith(_TIMM):
         raise UserError(f"no published weights of backbone '{name}' are on this machine: give a file as --weights")
@@ -108,7 +110,7 @@ def build(
 
 
 def _whitened(
-    name: str, shape: tuple[int, ...], dim: int | None, seed: int, dropout: float | None, power: float
+    name: str, shape: tuple[int, ...], dim: int | None, seed: int, dropout: float | None, power: float, landmarks: int
 ) -> "Backbone":
     from torch import nn
 
@@ -120,7 +122,10 @@ def _whitened(
             "the whitened start takes a linear map of its inputs: give --backbone linear, or --start random"
         )
     if name == "linear":
-        return linear(shape[0], **({} if dim is None else {"dim": dim}), dropout=dropout or 0.0, power=power)
+        sized = {} if dim is None else {"dim": dim}
+        return linear(shape[0], **sized, dropout=dropout or 0.0, power=power, landmarks=landmarks)
+    if landmarks:
+        raise UserError(f"kernel features are for vectors: give --kernel-width 0 with --backbone {name}")
     # Of its own dimension first: random weights of the trunk must not hang on that of the embedding.
     network = build(name, example_shape=shape, seed=seed, dropout=dropout)
     features = network.embedding.in_features if isinstance(network.embedding, nn.Linear) else network.dim

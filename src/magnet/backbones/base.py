@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from magnet.errors import UserError
+from magnet.kernel import gaussian
 from magnet.start import Start, raised
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
@@ -90,15 +91,22 @@ class WhitenedEmbedding(nn.Module):
     """The last layer of a network that starts in closed form: ``r = M W (x^p - mean)``.
 
     Power p, mean and whitening W are fixed by `begin`, which takes them from the start (`magnet.start`); only the
-    square map M is trained, from the identity on. Features (B, d) come in, representations (B, k) go out.
+    square map M is trained, from the identity on. Features (B, d) come in, representations (B, k) go out. With
+    ``landmarks`` their kernel features (`magnet.kernel`) take the place of ``x^p``.
     """
 
     mean: Tensor
     whitening: Tensor
+    points: Tensor
+    weights: Tensor
 
-    def __init__(self, features: int, dim: int, power: float, *, dropout: float = 0.0) -> None:
+    def __init__(self, features: int, dim: int, power: float, *, dropout: float = 0.0, landmarks: int = 0) -> None:
         super().__init__()
-        self.power = power
+        self.power, self.landmarks = power, landmarks
+        if landmarks:
+            self.register_buffer("points", torch.zeros(landmarks, features))
+            self.register_buffer("weights", torch.zeros(features))
+            features = landmarks
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("whitening", torch.eye(dim, features))
         self.dropout = nn.Dropout(dropout)
@@ -108,35 +116,49 @@ class WhitenedEmbedding(nn.Module):
     @torch.no_grad()
     def begin(self, start: Start) -> None:
         """Take the start, and the identity for the map."""
-        self.mean.copy_(start.mean)
-        self.whitening.copy_(start.components)
+        features = len(start.mean)  # fewer than the layer takes where there are fewer examples than landmarks
+        self.mean[:features] = start.mean
+        self.whitening.zero_()[:, :features] = start.components
+        if start.landmarks is not None:
+            self.points[:features] = start.landmarks.points
+            self.weights.copy_(start.landmarks.weights)
         nn.init.eye_(self.map.weight)
+
+    def fixed_features(self, x: Tensor) -> Tensor:
+        """What the whitening is applied to: ``x^p`` (B, d), or its kernel features (B, landmarks), in double."""
+        z = raised(x, self.power)
+        return gaussian(z, self.points, self.weights) if self.landmarks else z
 
     def forward(self, x: Tensor) -> Tensor:
         """Representations (B, k) of features x (B, d)."""
-        centred = raised(x, self.power) - self.mean
+        centred = self.fixed_features(x) - self.mean
+        if self.landmarks:
+            whitened = (centred @ self.whitening.to(centred.dtype).T).to(x.dtype)
+            representations: Tensor = self.map(self.dropout(whitened))
+            return representations
         if self.training:
-            representations: Tensor = self.map(self.dropout(centred @ self.whitening.T))
+            representations = self.map(self.dropout(centred @ self.whitening.T))
             return representations
         return centred @ (self.map.weight @ self.whitening).T
 
     @torch.no_grad()
     def folded(self) -> nn.Module:
-        """The same function as one affine map after the power, for use without further training."""
+        """The same function as one affine map after the fixed features, for use without further training."""
         matrix = self.map.weight.double() @ self.whitening.double()
-        affine = nn.Linear(matrix.shape[1], matrix.shape[0])
+        affine = nn.Linear(matrix.shape[1], matrix.shape[0], dtype=torch.float64 if self.landmarks else None)
         affine.weight.copy_(matrix)
         affine.bias.copy_(-(matrix @ self.mean.double()))
-        return affine if self.power == 1 else nn.Sequential(_Power(self.power), affine)
+        return affine if self.power == 1 and not self.landmarks else _Folded(self, affine)
 
 
-class _Power(nn.Module):
-    def __init__(self, power: float) -> None:
+class _Folded(nn.Module):
+    def __init__(self, embedding: WhitenedEmbedding, affine: nn.Linear) -> None:
         super().__init__()
-        self.power = power
+        self.embedding, self.affine = embedding, affine
 
     def forward(self, x: Tensor) -> Tensor:
-        return raised(x, self.power)
+        representations: Tensor = self.affine(self.embedding.fixed_features(x)).to(x.dtype)
+        return representations
 
 
 def freeze(module: Backbone) -> Backbone:

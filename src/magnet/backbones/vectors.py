@@ -49,10 +49,15 @@ class VectorBackbone(Backbone):
         return representations
 
 
-def linear(inputs: int, dim: int = 512, *, dropout: float = 0.0, power: float | None = None) -> VectorBackbone:
-    """One linear map; dropout, when asked for, acts on its inputs. With a ``power`` it starts in closed form."""
+def linear(
+    inputs: int, dim: int = 512, *, dropout: float = 0.0, power: float | None = None, landmarks: int = 0
+) -> VectorBackbone:
+    """One linear map; dropout, when asked for, acts on its inputs. With a ``power`` it starts in closed form, and may
+    then be a map of kernel features.
+    """
     if power is not None:
-        return VectorBackbone(inputs, dim, WhitenedEmbedding(inputs, dim, power, dropout=dropout))
+        embedding = WhitenedEmbedding(inputs, dim, power, dropout=dropout, landmarks=landmarks)
+        return VectorBackbone(inputs, dim, embedding)
     layer = nn.Linear(inputs, dim)
     return VectorBackbone(inputs, dim, nn.Sequential(nn.Dropout(dropout), layer))
 

@@ -58,8 +58,8 @@ GROUPS = {
         "clusters_per_batch", "examples_per_cluster", "impostor_fraction", "target_neighbours", "refresh_every",
     ),
     "network": (
-        "backbone", "start", "power", "shrinkage", "standardize", "start_clusters", "dim", "hidden", "dropout",
-        "weights", "freeze", "freeze_batchnorm", "warm_start", "warm_start_epochs",
+        "backbone", "start", "power", "shrinkage", "standardize", "start_clusters", "kernel_width", "dim", "hidden",
+        "dropout", "weights", "freeze", "freeze_batchnorm", "warm_start", "warm_start_epochs",
     ),
     "votes": (
         "neighbours", "votes", "centres", "votes_scaling", "votes_clusters", "pull", "knn_scaling", "knn_neighbours",

@@ -16,6 +16,7 @@ from torch import Tensor
 from magnet.classify import novelty_left_out
 from magnet.errors import UserError
 from magnet.estimator.base import AUTO, FRACTION, ClusterClassifier, novelty_threshold, whole
+from magnet.kernel import Landmarks
 from magnet.neighbours import as_array
 from magnet.recipe import Chosen, Recipe, vote
 from magnet.start import Start, order_directions
@@ -54,6 +55,10 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         Whether each feature is divided by its standard deviation; "auto": tried both ways.
     power : float or "auto", default="auto"
         Of the features, before anything else: 1 or, for non-negative features, any other; "auto": 1 or 1/2.
+    kernel_width : float or "auto", default="auto"
+        Of Gaussian kernel features, the nearness to at most 256 landmarks among the examples, for what no linear map
+        tells apart; in units of the median distance between landmarks. 0: none, the map is linear. "auto": 1/2 or 1 if
+        that clearly lowers the held-out log-loss, and 0 else, as it is with more than 256 features or 20,000 examples.
     centres : {"auto", "means", "refined"}, default="auto"
         "means" of the members vote, as in the paper, or "refined" centres (`NearestClusters.refined`); "auto": what has
         the least held-out log-loss.
@@ -97,7 +102,10 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
     classes_ : ndarray of shape (C,)
         The labels, in ascending order.
     power_, mean_, components_ : float, ndarray of shape (n_features,), ndarray of shape (k, n_features)
-        The map, ``components_ (x^power_ - mean_)``.
+        The map, ``components_ (x^power_ - mean_)``. With m landmarks the shapes are (m,) and (k, m), and the map is
+        ``components_ (exp(-|landmark_weights_ (x^power_ - landmarks_)|^2) - mean_)``.
+    landmarks_, landmark_weights_ : ndarray of shape (m, n_features), ndarray of shape (n_features,)
+        Of the kernel features; m is 0 if there are none.
     centres_, centre_labels_, centre_counts_ : ndarrays of shape (J, k), (J,) and (J,)
         The clusters of the representation, their classes and their numbers of members.
     centre_shifts_ : ndarray of shape (J, k)
@@ -108,7 +116,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         sigma^2, ``sum |r - mu(r)|^2 / (N - 1)``.
     scaling_ : float
         Of the votes.
-    n_clusters_, shrinkage_, standardize_, training_scaling_ : int, float, bool, float
+    n_clusters_, shrinkage_, standardize_, kernel_width_, training_scaling_ : int, float, bool, float, float
         As given or chosen.
     start_clusters_ : int
         Clusters of a class of mean size inside which the start is whitened: ``n_clusters_``, or 1, whole classes.
@@ -151,6 +159,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         "shrinkage": [AUTO, FRACTION],
         "standardize": [AUTO, "boolean"],
         "power": [AUTO, Interval(Real, 0, None, closed="neither")],
+        "kernel_width": [AUTO, Interval(Real, 0, None, closed="left")],
         "centres": [StrOptions({"auto", "means", "refined"})],
         "clusters_per_batch": [whole(2)],
         "examples_per_cluster": [AUTO, whole(1)],
@@ -165,6 +174,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
 
     mean_: NDArray[Any]
     components_: NDArray[Any]
+    landmarks_: NDArray[Any]
     validation_loss_curve_: list[float]
 
     def __init__(
@@ -177,6 +187,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         shrinkage: float | Literal["auto"] = "auto",
         standardize: bool | Literal["auto"] = "auto",
         power: float | Literal["auto"] = "auto",
+        kernel_width: float | Literal["auto"] = "auto",
         centres: Literal["auto", "means", "refined"] = "auto",
         clusters_per_batch: int = 48,
         examples_per_cluster: int | Literal["auto"] = "auto",
@@ -200,6 +211,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         self.shrinkage = shrinkage
         self.standardize = standardize
         self.power = power
+        self.kernel_width = kernel_width
         self.centres = centres
         self.clusters_per_batch = clusters_per_batch
         self.examples_per_cluster = examples_per_cluster
@@ -226,13 +238,13 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         again = self.warm_start and hasattr(self, "components_")
         data = self._validate(X, y, reset=not again)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        recipe, class_weight, iterations = self._recipe(), torch.tensor(self.class_weight_), self.max_iter
+        recipe, class_weight = self._recipe().bounded(data.x), torch.tensor(self.class_weight_)
+        iterations = self.max_iter
         if not again:
             chosen = recipe.choose(recipe.part_to_choose_by(data, seed), class_weight, seed, self._say)
             self._keep_choice(chosen)
             iterations = chosen.iterations
-            _, mean, components = chosen.start(data, recipe.dim_for(data.x), seed)
-            self.mean_, self.components_ = mean.numpy(), components.numpy()
+            self._keep_start(chosen.start(data, recipe.dim_for(data.x, chosen.kernel_width), seed))
             self.n_iter_, self.loss_curve_ = 0, []
         start = self._embed(data.x.numpy())
         judged = bool(self.validation_loss_curve_) or again
@@ -267,7 +279,10 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
 
     def _embed(self, X: NDArray[Any]) -> Tensor:
         x = torch.tensor(X, dtype=torch.float64)
-        return Start(self.power_, torch.tensor(self.mean_), torch.tensor(self.components_))(x)
+        landmarks = None
+        if len(self.landmarks_):
+            landmarks = Landmarks(torch.tensor(self.landmarks_), torch.tensor(self.landmark_weights_))
+        return Start(self.power_, torch.tensor(self.mean_), torch.tensor(self.components_), landmarks)(x)
 
     def _recipe(self) -> Recipe:
         def given(value: Any) -> Any:
@@ -276,6 +291,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         return Recipe(
             dim=512 if self.n_components == "auto" else self.n_components,
             power=given(self.power), standardize=given(self.standardize), shrinkage=given(self.shrinkage),
+            kernel_width=given(self.kernel_width),
             n_clusters=given(self.n_clusters), scaling=given(self.scaling), centres=self.centres, alpha=self.alpha,
             clusters_per_batch=self.clusters_per_batch, examples_per_cluster=given(self.examples_per_cluster),
             learning_rate=self.learning_rate, iterations=self.max_iter, early_stopping=self.early_stopping,
@@ -283,8 +299,15 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             device=self.device,
         )  # fmt: skip
 
+    def _keep_start(self, start: Start) -> None:
+        self.mean_, self.components_ = start.mean.numpy(), start.components.numpy()
+        empty = torch.zeros(0, self.n_features_in_), torch.zeros(self.n_features_in_)
+        points, weights = empty if start.landmarks is None else start.landmarks
+        self.landmarks_, self.landmark_weights_ = points.double().numpy(), weights.double().numpy()
+
     def _keep_choice(self, chosen: Chosen) -> None:
         self.power_, self.standardize_ = float(chosen.power), bool(chosen.standardize)
+        self.kernel_width_ = float(chosen.kernel_width)
         self.shrinkage_, self.n_clusters_ = chosen.shrinkage, chosen.n_clusters
         self.start_clusters_ = chosen.start_clusters
         self.training_scaling_, self.scaling_ = float(chosen.training_scaling), float(chosen.scaling)

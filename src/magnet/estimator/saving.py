@@ -19,20 +19,21 @@ from magnet.errors import UserError
 from magnet.schema import Bounds, Count, Positive, checked
 from magnet.tensors import check_layout, read_tensors, write_tensors
 
-FORMAT = "magnet-estimator/2"
+FORMAT = "magnet-estimator/3"
 LABELS = ("classes_", "centre_labels_", "feature_names_in_")  # kept as JSON, with their type
-# The fitted attributes of both estimators. C classes, J clusters, k dimensions of representations, d features.
+# The fitted attributes of both estimators. C classes, J clusters, k dimensions of representations, d features, m
+# landmarks, f the features that the map takes, which are d or m.
 ARRAYS = {
     "centres_": "float J k", "centre_counts_": "int J", "centre_shifts_": "float J k", "class_weight_": "float C",
-    "mean_": "?float d", "components_": "?float k d",
+    "mean_": "?float f", "components_": "?float k f", "landmarks_": "?float m d", "landmark_weights_": "?float d",
 }  # fmt: skip
 VALUES: dict[str, Any] = {
     "variance_": Annotated[float, Bounds(0)], "scaling_": Positive, "novelty_threshold_": Annotated[float, Bounds(0)],
     "n_clusters_": Annotated[int, Bounds(1, 2**31)], "start_clusters_": Annotated[int, Bounds(1, 2**31)],
     "n_features_in_": Annotated[int, Bounds(1, 2**31)],
     "power_": Positive, "shrinkage_": Annotated[float, Bounds(0, 1)], "standardize_": bool,
-    "training_scaling_": Positive, "pull_": Positive | None, "n_iter_": Count, "loss_curve_": list[float],
-    "validation_loss_curve_": list[float],
+    "kernel_width_": Annotated[float, Bounds(0)], "training_scaling_": Positive, "pull_": Positive | None,
+    "n_iter_": Count, "loss_curve_": list[float], "validation_loss_curve_": list[float],
 }  # fmt: skip
 MOST_LETTERS = 2**26  # of all labels together
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
@@ -108,6 +109,8 @@ def _fitted(values: Mapping[str, Any], tensors: dict[str, Any], where: str) -> d
         raise UserError(f"{where} lacks {absent[0]!r}")
     sizes = {"C": len(labels["classes_"]), "J": len(labels["centre_labels_"])}
     sizes["d" if "mean_" in tensors else "k"] = found["n_features_in_"]
+    if "landmarks_" in tensors:
+        sizes["f"] = len(tensors["landmarks_"]) or found["n_features_in_"]
     check_layout(tensors, ARRAYS, where, sizes)
     if not set(labels["centre_labels_"].tolist()) <= set(labels["classes_"].tolist()):
         raise UserError(f"{where}: a cluster has a label that is not among the classes")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from magnet.recipe import Recipe, vote
-from magnet.start import WithinClusters
+from magnet.start import fit_start
 from magnet.votes import Examples, choose_pull, cluster, hold_out, stratified_folds
 
 FOLDS = 10
@@ -47,7 +47,7 @@ def doubt_labels(vectors: Tensor, labels: Tensor, *, recipe: Recipe | None = Non
         >>> int(doubt_labels(x, y).loss.argmax())
         7
     """
-    votes = _left_out_votes(Examples(vectors.double(), labels), recipe or Recipe(), seed)
+    votes = _left_out_votes(Examples(vectors.double(), labels), (recipe or Recipe()).bounded(vectors), seed)
     doubts = Doubts.of(votes, labels)
     alone = torch.bincount(labels)[labels] == 1
     return Doubts(doubts.loss.masked_fill(alone, 0.0), doubts.suggestion.where(~alone, labels), doubts.probability)
@@ -65,10 +65,10 @@ def _left_out_votes(examples: Examples, recipe: Recipe, seed: int) -> Tensor:
         if not out.any():
             continue
         part = examples.take((~out).nonzero()[:, 0])
-        spectrum = WithinClusters(
-            *part, chosen.start_clusters, power=chosen.power, standardize=chosen.standardize, seed=seed
-        )
-        start = spectrum.start(chosen.shrinkage, recipe.dim_for(examples.x))
+        start = fit_start(
+            part, chosen.start_clusters, chosen.shrinkage, recipe.dim_for(examples.x, chosen.kernel_width),
+            power=chosen.power, standardize=chosen.standardize, kernel_width=chosen.kernel_width, seed=seed,
+        )  # fmt: skip
         known = start(part.x)
         rule = vote(cluster(known, part.labels, chosen.n_clusters, seed), weight, chosen.scaling, recipe.neighbours)
         if chosen.pull is not None:
@@ -85,6 +85,7 @@ class _Settings(NamedTuple):
     start_clusters: int
     scaling: float
     pull: float | None
+    kernel_width: float = 0.0
 
 
 def _choose(recipe: Recipe, examples: Examples, weight: Tensor, seed: int) -> _Settings:
@@ -97,5 +98,5 @@ def _choose(recipe: Recipe, examples: Examples, weight: Tensor, seed: int) -> _S
     indexes = folds.cluster(best.parts, best.n_clusters)
     rules = [vote(index, weight, best.votes.scaling, recipe.neighbours) for index in indexes]
     pull, _ = choose_pull(folds, rules, indexes, best.parts, best.held, or_means=True)
-    _, power, standardize, shrinkage, n_clusters, start_clusters, *_ = best
-    return _Settings(power, standardize, shrinkage, n_clusters, start_clusters, best.votes.scaling, pull)
+    _, power, standardize, shrinkage, n_clusters, start_clusters, *_, width = best
+    return _Settings(power, standardize, shrinkage, n_clusters, start_clusters, best.votes.scaling, pull, width)

@@ -27,7 +27,8 @@ from magnet.estimator import MagnetClassifier, NearestClustersClassifier
 from magnet.evaluation.errors import calibration_error
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table, mean_of, spread
-from magnet.start import WithinClusters
+from magnet.start import fit_start
+from magnet.votes import Examples
 
 C_VALUES = [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30]
 Array = NDArray[Any]
@@ -116,10 +117,11 @@ def _tuned(X: Array, y: Array) -> Any:
 
 def _start_of(model: MagnetClassifier, X: Array, y: Array) -> Callable[[Array], Array]:
     """The start of a fitted model, whitened within the classes y, as a function of features."""
-    spectrum = WithinClusters(
-        torch.tensor(X).double(), torch.tensor(y), power=model.power_, standardize=model.standardize_
-    )
-    start = spectrum.start(model.shrinkage_, min(512, *X.shape))
+    data = Examples(torch.tensor(X).double(), torch.tensor(y))
+    start = fit_start(
+        data, 1, model.shrinkage_, min(512, len(X)), power=model.power_, standardize=model.standardize_,
+        kernel_width=model.kernel_width_, seed=0,
+    )  # fmt: skip
     return lambda inputs: start(torch.tensor(inputs).double()).numpy()
 
 

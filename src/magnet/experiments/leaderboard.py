@@ -39,7 +39,7 @@ from magnet.experiments.search import CLASSES, settings_table
 from magnet.methods import method_class
 from magnet.recipe import Recipe, vote
 from magnet.runs.run import Run
-from magnet.start import Start, WithinClusters
+from magnet.start import Start, fit_start
 from magnet.training.config import TrainConfig
 from magnet.votes import Examples, Folds, choose_knc, cluster, stratified_folds
 
@@ -231,10 +231,10 @@ def _space(config: TrainConfig | None, data: Examples) -> Start:
     """The whitened start with the settings that Magnet has; None: the features around their mean."""
     if config is None:
         return Start(1.0, data.x.mean(dim=0), torch.eye(data.x.shape[1], dtype=torch.float64))
-    spectrum = WithinClusters(
-        *data, config.start_clusters, power=config.power, standardize=config.standardize == "yes", seed=config.seed
-    )
-    return spectrum.start(config.shrinkage, min(config.dim or 512, *data.x.shape))
+    return fit_start(
+        data, config.start_clusters, config.shrinkage, config.dim or 512, power=config.power,
+        standardize=config.standardize == "yes", kernel_width=max(0.0, config.kernel_width), seed=config.seed,
+    )  # fmt: skip
 
 
 def _setting(kind: str, start: TrainConfig | None, held: Dataset) -> float:

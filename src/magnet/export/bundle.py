@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import magnet
-from magnet.backbones import Backbone, build
+from magnet.backbones import Backbone, WhitenedEmbedding, build
 from magnet.errors import UserError
 from magnet.export.description import Description, NetworkPart, ViewsPart, VotesPart, preprocessing
 from magnet.export.model import Model
@@ -79,6 +79,7 @@ def model_of(run: Run | Model) -> Model:
             hidden=config.hidden,
             normalised=method.normalised,
             power=config.power if config.start == "whitened" else 0.0,
+            landmarks=network.embedding.landmarks if isinstance(network.embedding, WhitenedEmbedding) else 0,
         ),
         views=ViewsPart(
             size=max(size, 1), rescale=config.rescale, flip=config.flip, draws=run.views.draws, seed=config.seed
@@ -212,11 +213,12 @@ def _network(description: Description, tensors: dict[str, Tensor]) -> Backbone:
     if description.kind == "vectors":
         rows = part.hidden if part.backbone == "mlp" and part.hidden else part.dim or 1
         room = max((math.prod(t.shape) for t in tensors.values()), default=0)
-        if max(part.shape[0], rows) > room or (part.dim and part.shape[0] * rows > room):
+        inputs = part.landmarks or part.shape[0]
+        if max(inputs, rows, part.landmarks * part.shape[0]) > room or (part.dim and inputs * rows > room):
             raise UserError(f"{NETWORK} is too small for a network of {part.shape[0]} inputs, {part.dim} dimensions")
     network = build(
         part.backbone, example_shape=part.shape, dim=part.dim or None, hidden=part.hidden or None,
-        power=part.power or None,
+        power=part.power or None, landmarks=part.landmarks,
     )  # fmt: skip
     check_layout(tensors, network.state_dict(), NETWORK)
     network.load_state_dict(tensors)

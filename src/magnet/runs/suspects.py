@@ -44,6 +44,7 @@ def doubts_among(run: Run, places: Tensor) -> Doubts:
             power=config.power or None,
             standardize=standardize,
             shrinkage=None if config.shrinkage < 0 else config.shrinkage,
+            kernel_width=None if config.kernel_width < 0 else config.kernel_width,
             n_clusters=config.clusters_per_class or None,
             start_clusters=config.start_clusters or None,
         )

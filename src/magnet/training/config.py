@@ -78,6 +78,9 @@ class TrainConfig:
     """Whitened start: whether each feature is divided by its standard deviation (auto: chosen)."""
     start_clusters: int = 0
     """Whitened start: K of the clusters whose inner variation is whitened; 1: whole classes (0: chosen)."""
+    kernel_width: float = -1.0
+    """Whitened start of vectors: width of Gaussian kernel features, the nearness to landmarks among the examples, in
+    units of the median distance between them (0: none, a linear map; -1: chosen)."""
 
     epochs: int = 30
     """Length of the training; an epoch is ceil(N / batch size) steps for every method (-1: chosen)."""

@@ -16,6 +16,7 @@ RANGES: dict[str, Bounds] = {
     "seed": Bounds(0, 2**40, "the seeds of all steps are made from it, and must fit into 64 bits"),
     "power": Bounds(0, 10, "features would overflow"),
     "shrinkage": Bounds(0, 1, "a share of the covariance", below=True, also=-1),
+    "kernel_width": Bounds(0, 1e6, "in units of the median distance", also=-1),
     "epochs": Bounds(-1, 10**6, "more never end"),
     "steps": STEPS,
     "learning_rate": Bounds(0, 1e38, "beyond single precision", above=True),

@@ -23,6 +23,7 @@ from magnet.clustering import ClustersPerClass, clusters_by_size
 from magnet.data import SOURCES, Dataset, open_data
 from magnet.data.sources import SMALLEST
 from magnet.errors import UserError
+from magnet.kernel import LANDMARKS
 from magnet.methods import Batch, Discriminant, Method, MethodLoss, Options, Setting, method_class
 from magnet.recipe import Chosen, Recipe
 from magnet.start import Start
@@ -205,6 +206,7 @@ def make_learner(
         dropout=None if config.dropout < 0 else config.dropout,
         hidden=config.hidden or None,
         power=config.power if config.start == "whitened" else None,
+        landmarks=landmarks_of(config),
     )
     if examples is not None and isinstance(network, VectorBackbone):
         network.fit_inputs(examples)
@@ -218,6 +220,11 @@ def make_learner(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         return Learner(network, method_class(config.method)(setting, Options.of(config)))
+
+
+def landmarks_of(config: TrainConfig) -> int:
+    """How many landmarks the kernel features of the network have; 0: it has none."""
+    return LANDMARKS if config.start == "whitened" and config.kernel_width > 0 else 0
 
 
 def begin(learner: Learner, start: Start, discriminant: Discriminant) -> None:
@@ -341,19 +348,18 @@ def prepare(
     passed = time.perf_counter()
     say("choosing the start")
     data_all = Examples(x, labels[some])
-    recipe = recipe_of(config)
+    recipe = recipe_of(config).bounded(x) if data.kind == "vectors" else replace(recipe_of(config), kernel_width=0.0)
     few = recipe.part_to_choose_by(data_all, config.seed)
     few = Examples(few.x.double(), few.labels)
     class_weight = torch.ones(len(data.classes), dtype=torch.float64)
-    dim = recipe.dim_for(data_all.x)
     if config.method == "magnet" and config.epochs < 0:
         chosen = recipe.choose(few, class_weight, config.seed, say)
     else:
         chosen = _given(recipe) or _choose_start(recipe, few, class_weight, config.seed, say)
-    start = chosen.start(data_all, dim, config.seed)
+    start = chosen.start(data_all, recipe.dim_for(data_all.x, chosen.kernel_width), config.seed)
     means = cluster(start(few.x), few.labels, 1, config.seed)
     discriminant = Discriminant.of(means, 2 * chosen.training_scaling)
-    filled = _filled(replace(config, dim=dim), recipe, chosen, len(rows), labels)
+    filled = _filled(replace(config, dim=len(start.components)), recipe, chosen, len(rows), labels)
     seconds = {"features": passed - begun, "start": time.perf_counter() - passed}
     return Prepared(filled, start, discriminant, seconds)
 
@@ -365,6 +371,7 @@ def recipe_of(config: TrainConfig) -> Recipe:
         power=config.power or None,
         standardize=None if config.standardize == "auto" else config.standardize == "yes",
         shrinkage=None if config.shrinkage < 0 else config.shrinkage,
+        kernel_width=None if config.kernel_width < 0 else config.kernel_width,
         n_clusters=config.clusters_per_class or None,
         start_clusters=config.start_clusters or None,
         scaling=config.scaling or None,
@@ -379,18 +386,19 @@ def recipe_of(config: TrainConfig) -> Recipe:
 
 def _given(recipe: Recipe) -> Chosen | None:
     """The settings of the start if the recipe states all of them, else None."""
-    power, standardize, shrinkage = recipe.power, recipe.standardize, recipe.shrinkage
+    power, standardize, shrinkage, width = recipe.power, recipe.standardize, recipe.shrinkage, recipe.kernel_width
     clusters, within, scaling = recipe.n_clusters, recipe.start_clusters, recipe.scaling
     if (
         power is None
         or standardize is None
         or shrinkage is None
+        or width is None
         or clusters is None
         or within is None
         or scaling is None
     ):
         return None
-    return Chosen(power, standardize, shrinkage, clusters, within, scaling, 0.0, None, 0, None)
+    return Chosen(power, standardize, shrinkage, clusters, within, scaling, 0.0, None, 0, None, width)
 
 
 def _choose_start(
@@ -403,8 +411,8 @@ def _choose_start(
     best = recipe.choose_start(folds, recipe.dim_for(data.x), say)[0]
     votes = best.votes.scaling
     scaling = votes / 2 if recipe.scaling is None else recipe.scaling
-    _, power, standardize, shrinkage, n_clusters, start_clusters, *_ = best
-    return Chosen(power, standardize, shrinkage, n_clusters, start_clusters, scaling, votes, None, 0, None)
+    _, power, standardize, shrinkage, n_clusters, start_clusters, *_, width = best
+    return Chosen(power, standardize, shrinkage, n_clusters, start_clusters, scaling, votes, None, 0, None, width)
 
 
 def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, labels: Tensor) -> TrainConfig:
@@ -414,6 +422,7 @@ def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, 
     config = replace(
         config,
         power=chosen.power,
+        kernel_width=chosen.kernel_width,
         standardize="yes" if chosen.standardize else "no",
         shrinkage=chosen.shrinkage,
         clusters_per_class=chosen.n_clusters,
