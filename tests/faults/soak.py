@@ -1,6 +1,6 @@
 """The long version of the tests of faults: prints a table of what was tried and what a person would have met.
 
-make soak                     (an hour or so)
+make soak                     (about two hours)
 make soak SHARE=0.05          (a twentieth of the cases)
 """
 
