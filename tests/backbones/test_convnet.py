@@ -37,10 +37,3 @@ def test_it_learns_digits() -> None:
     with torch.no_grad():
         correct = (backbone.eval()(x[1200:]).argmax(1) == y[1200:]).float().mean()
     assert correct > 0.9
-
-
-def test_it_computes_with_channels_last_also_after_weights_were_loaded() -> None:
-    network = backbones.build("convnet", example_shape=(3, 28, 28))
-    network.load_state_dict({name: value.clone().contiguous() for name, value in network.state_dict().items()})
-    features = network.features(torch.zeros(2, 3, 28, 28))
-    assert features.is_contiguous(memory_format=torch.channels_last)

@@ -174,7 +174,7 @@ def test_the_second_report_evaluates_nothing_and_says_the_same(both, runs, magne
     for name in (
         "runs.run.embed",
         "runs.evaluate.rankings",
-        f"{summary}.confusion.class_scores",
+        f"{summary}.findings.class_scores",
         f"{summary}.findings.rivals",
     ):
         monkeypatch.setattr(f"magnet.{name}", refuse)

@@ -89,7 +89,7 @@ def test_an_experiment_is_made_again_with_the_settings_in_its_results(
     first = tmp_path / "first" / "hierarchy" / "results.json"
     again = [*words, "--out", str(tmp_path / "again"), "--settings", str(first), "--against", str(first)]
     assert main(again) == 0
-    assert "10 of 10 figures agree" in " ".join(capsys.readouterr().out.split())
+    assert "14 of 14 figures agree" in " ".join(capsys.readouterr().out.split())
     one, other = (
         json.loads((tmp_path / name / "hierarchy" / "results.json").read_text()) for name in ("first", "again")
     )
