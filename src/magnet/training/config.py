@@ -23,7 +23,7 @@ NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "log
 MOST_YAML = 2**20  # bytes of a configuration
 # Of what training and embedding compute, and part of the key of everything that is cached. A change of the code that
 # gives other numbers for the same settings and data raises it by one: then whatever was cached before is made again.
-REVISION = 6
+REVISION = 7
 BUNDLE = "bundle.json"  # in a folder that `magnet export` wrote
 
 
