@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple, TypedDict
 import pytest
 
 from magnet.errors import UserError
-from magnet.schema import Bounds, checked
+from magnet.files import Bounds, checked
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ from magnet.data import Dataset, open_data
 from magnet.data.pairs import list_pairs
 from magnet.data.tables import list_frame
 from magnet.errors import UserError
-from magnet.files import as_path
+from magnet.files import as_path, checked
 from magnet.neighbours import as_array
 from magnet.report.explorer.build import build_explorer
 from magnet.runs.evaluate import evaluate as measure
 from magnet.runs.run import Run
-from magnet.schema import checked
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
 from magnet.training.train import train as train_run

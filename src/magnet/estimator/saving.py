@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from magnet.errors import UserError
-from magnet.schema import Bounds, Count, Positive, checked
+from magnet.files import Bounds, Count, Positive, checked
 from magnet.tensors import check_layout, read_tensors, write_tensors
 
 FORMAT = "magnet-estimator/3"

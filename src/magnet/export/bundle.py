@@ -17,11 +17,10 @@ from magnet.backbones import Backbone, WhitenedEmbedding, build
 from magnet.errors import UserError
 from magnet.export.description import Description, NetworkPart, ViewsPart, VotesPart, preprocessing
 from magnet.export.model import Model
-from magnet.files import as_path, file_digest, read_json, read_record, replacing_folder, write_record
+from magnet.files import as_path, checked, file_digest, read_json, read_record, replacing_folder, write_record
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.runs.evaluate import evaluate, plain_errors
 from magnet.runs.run import Run
-from magnet.schema import checked
 from magnet.tensors import check_layout, read_tensors, write_tensors
 from magnet.training.config import BUNDLE, check_bundle, check_model
 from magnet.training.features import device_of

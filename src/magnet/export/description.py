@@ -8,7 +8,7 @@ from magnet.backbones import check_backbone
 from magnet.data import Augmentation
 from magnet.data.images import room
 from magnet.errors import UserError
-from magnet.schema import Bounds, Positive, checked
+from magnet.files import Bounds, Positive, checked
 
 Width = Annotated[int, Bounds(0, 2**16, "of a layer")]
 Side = Annotated[int, Bounds(1, 2**14, "pixels")]

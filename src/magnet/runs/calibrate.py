@@ -17,8 +17,7 @@ from torch import Tensor
 from magnet.classify import STAYS_KNOWN, SoftNeighbours, novelty
 from magnet.errors import UserError
 from magnet.evaluation.errors import FOLDS, MANY, Ranking, choose_temperature
-from magnet.files import inside, read_record, write_record
-from magnet.schema import Bounds, Count, Positive
+from magnet.files import Bounds, Count, Positive, inside, read_record, write_record
 from magnet.votes import (
     PULL,
     Examples,

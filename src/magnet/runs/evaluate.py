@@ -14,10 +14,9 @@ from magnet.data.sources import has_label
 from magnet.errors import UserError
 from magnet.evaluation.errors import Ranking, calibration_error, retrieval, worst_classes
 from magnet.evaluation.verification import verification
-from magnet.files import inside, read_record, write_record
+from magnet.files import Bounds, inside, read_record, write_record
 from magnet.runs.calibrate import rankings, refitted
 from magnet.runs.run import Run
-from magnet.schema import Bounds
 from magnet.training.folder import merge_again, restore_parts
 from magnet.training.workbench import absolute, open_for
 

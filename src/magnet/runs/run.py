@@ -16,10 +16,9 @@ from torch import Tensor
 from magnet.classify import NearestClusters, SoftNeighbours
 from magnet.data import Dataset
 from magnet.errors import UserError
-from magnet.files import as_path, inside
+from magnet.files import Count, as_path, checked, inside
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.runs.calibrate import Calibration, calibrate, choose_votes
-from magnet.schema import Count, checked
 from magnet.start import first_directions
 from magnet.tensors import read_tensors, write_tensors
 from magnet.training.checkpoint import FOLDER, LEARNER, Checkpoint, open_checkpoint

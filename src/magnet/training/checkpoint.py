@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from magnet.errors import UserError
-from magnet.files import discard, inside, read_record, replacing_folder, write_record
+from magnet.files import Count, discard, inside, read_record, replacing_folder, write_record
 from magnet.index import ClusterIndex
-from magnet.schema import Count
 from magnet.tensors import Stored, check_layout, read_tensors, write_tensors
 
 FORMAT: Literal["magnet-checkpoint/1"] = "magnet-checkpoint/1"

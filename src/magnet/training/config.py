@@ -13,8 +13,7 @@ import yaml
 
 from magnet.backbones.pretrained import EXTRA, PHOTOGRAPHS, PRETRAINED
 from magnet.errors import UserError
-from magnet.files import read_text, replacing
-from magnet.schema import checked
+from magnet.files import checked, read_text, replacing
 from magnet.training.ranges import RANGES, check_memory, check_range
 
 CONFIG = "config.yaml"  # in a run folder

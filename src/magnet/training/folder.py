@@ -24,8 +24,7 @@ from magnet.data import Dataset
 from magnet.data.dataset import Digest
 from magnet.data.groups import merge_by
 from magnet.errors import UserError
-from magnet.files import opened, replacing, storing
-from magnet.schema import checked
+from magnet.files import checked, opened, replacing, storing
 from magnet.tensors import Stored, read_tensors, write_tensors
 from magnet.training.checkpoint import FOLDER, Prefix, checkpoints
 from magnet.training.loggers import Logger

@@ -4,8 +4,7 @@ Nothing here imports torch.
 """
 
 from magnet.errors import UserError
-from magnet.files import memory
-from magnet.schema import Bounds
+from magnet.files import Bounds, memory
 
 STEPS = Bounds(0, 10**9, "more never end")
 EPOCHS = Bounds(0, 10**6, "more never end")
