@@ -6,7 +6,7 @@ never followed. Only regular files of bounded size are read. A record is a JSON 
 content. Tensors are in `magnet.tensors`.
 
 What is read is checked against a type before it is used (`checked`): ranges, lengths, known names. Types are given by
-Python's annotations: numbers, text, `Literal`, unions, lists, tuples, dictionaries, data classes, named tuples and typed
+Python's annotations: numbers, text, `Literal`, unions, lists, tuples, dictionaries, data classes, named tuples, typed
 dictionaries, and `Annotated` with `Bounds` for a number with bounds. Floats must be finite. Nothing here imports torch.
 """
 

@@ -9,8 +9,7 @@ import yaml
 
 from magnet.commands import train as command
 from magnet.errors import UserError
-from magnet.training.config import TrainConfig, read_config
-from magnet.training.ranges import RANGES
+from magnet.training.config import RANGES, TrainConfig, read_config
 from magnet.training.workbench import make_learner
 from training.short_runs import flags, run, settings
 

@@ -27,11 +27,10 @@ from magnet.kernel import LANDMARKS
 from magnet.methods import Batch, Discriminant, Method, MethodLoss, Options, Setting, method_class
 from magnet.recipe import Chosen, Recipe
 from magnet.start import Start
-from magnet.training.config import TrainConfig
+from magnet.training.config import COPIES, TrainConfig, check_memory
 from magnet.training.distribution import shared_pass
 from magnet.training.features import device_of, features_for, trunk_features
 from magnet.training.inputs import Views, decoding_workers
-from magnet.training.ranges import COPIES, check_memory
 from magnet.votes import LEAST_MEMBERS, Examples, cluster, stratified_part
 
 PLAIN = 1.15  # the enlargement of the plain view
