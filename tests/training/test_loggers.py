@@ -6,7 +6,7 @@ import time
 import pytest
 
 from magnet.errors import UserError
-from magnet.training import loggers
+from magnet.training import config, display
 from magnet.training.folder import Journal, read_journal
 from training.short_runs import run, write_vectors
 
@@ -48,19 +48,19 @@ def test_a_logger_that_cannot_be_opened_is_said_without_a_traceback(tmp_path, mo
     def refused(folder):
         raise ConnectionError("no route to the service")
 
-    monkeypatch.setattr(loggers, "find_spec", lambda name: name)
-    monkeypatch.setattr(loggers, "_mlflow", refused)
+    monkeypatch.setattr(config, "find_spec", lambda name: name)
+    monkeypatch.setattr(display, "_mlflow", refused)
     with pytest.raises(UserError, match="--logger mlflow cannot be opened: no route to the service"):
-        loggers.open_logger("mlflow", tmp_path, {}, None)
+        display.open_logger("mlflow", tmp_path, {}, None)
 
 
 def test_a_logger_that_is_not_installed_is_said_with_what_to_install(monkeypatch):
-    monkeypatch.setattr(loggers, "find_spec", lambda name: None)
+    monkeypatch.setattr(config, "find_spec", lambda name: None)
     with pytest.raises(
         UserError, match=r"--logger wandb needs wandb and lightning: pip install 'magnet-loss\[wandb\]'"
     ):
-        loggers.check_logger("wandb")
-    loggers.check_logger("none")
+        config.check_logger("wandb")
+    config.check_logger("none")
 
 
 def test_a_logger_that_fails_does_not_end_a_training(tmp_path):

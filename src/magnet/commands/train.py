@@ -15,8 +15,7 @@ from magnet import backbones, methods
 from magnet.commands.terminal import given_options, line_console, plain, read_grouped, say_notes
 from magnet.data.sources import find_source, kind_of
 from magnet.errors import UserError
-from magnet.training.config import CONFIG, TrainConfig, check_run, read_config
-from magnet.training.loggers import check_logger
+from magnet.training.config import CONFIG, TrainConfig, check_logger, check_run, read_config
 from magnet.training.presets import start_note, with_preset
 
 if TYPE_CHECKING:

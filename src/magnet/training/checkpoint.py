@@ -18,6 +18,7 @@ from magnet.errors import UserError
 from magnet.files import Count, discard, inside, read_record, replacing_folder, write_record
 from magnet.index import ClusterIndex
 from magnet.tensors import Stored, check_layout, read_tensors, write_tensors
+from magnet.training.display import Watched
 
 FORMAT: Literal["magnet-checkpoint/1"] = "magnet-checkpoint/1"
 FOLDER = "checkpoint"  # in a run folder
@@ -27,14 +28,6 @@ KEPT = 2  # the latest ones, beside the best
 NAME = re.compile(r"step-(\d{8,12})")
 ATTEMPTS = 20  # to open a checkpoint while a running training deletes old ones
 Values = dict[str, Any]
-
-
-class Watched(TypedDict):
-    """What the batches since the last refresh looked like (`magnet.training.display.BatchWatch`)."""
-
-    seeds: list[Count]
-    impostors: list[tuple[Count, Count]]
-    distinct: list[Count]
 
 
 class Progress(TypedDict, total=False):

@@ -6,6 +6,7 @@ line reads this file to print its help, and to say at once that a folder was mis
 
 import dataclasses
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,8 @@ MOST_YAML = 2**20  # bytes of a configuration
 # Of what training and embedding compute, and part of the key of everything that is cached. A change of the code that
 # gives other numbers for the same settings and data raises it by one: then whatever was cached before is made again.
 REVISION = 7
+# Loggers and the packages that they need.
+LOGGERS = {"tensorboard": ("tensorboard",), "wandb": ("wandb", "lightning"), "mlflow": ("mlflow", "lightning")}
 BUNDLE = "bundle.json"  # in a folder that `magnet export` wrote
 
 # What every number among the settings may be, and why not more.
@@ -338,6 +341,13 @@ def check_bundle(folder: Path, *, force: bool) -> None:
     if folder.exists() and not (force and bundle):
         hint = ", or --force to replace it" if bundle else ""
         raise UserError(f"{folder} exists already: choose another place{hint}")
+
+
+def check_logger(name: str) -> None:
+    """Refuse a logger whose packages are not installed."""
+    missing = [package for package in LOGGERS.get(name, ()) if find_spec(package) is None]
+    if missing:
+        raise UserError(f"--logger {name} needs {' and '.join(missing)}: pip install 'magnet-loss[{name}]'")
 
 
 def check_range(name: str, value: float) -> None:

@@ -1,12 +1,19 @@
-"""What a person sees of a run: a live bar or plain lines, and numbers that reveal a broken run."""
+"""What a person sees of a run: a live bar or plain lines, numbers that reveal a broken run, and loggers.
+
+Loggers get the records of the journal. TensorBoard's files are in the run folder. Weights & Biases and MLflow are used
+through Lightning's loggers, and configured by their own environment variables: with ``WANDB_MODE=offline`` all files
+stay in the run, and without ``MLFLOW_TRACKING_URI`` MLflow's database is a file in the run.
+"""
 
 import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypedDict
 
 import numpy as np
 from rich.console import Console
@@ -14,9 +21,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Column
 from torch import Tensor
 
-from magnet.errors import visible
+from magnet.errors import UserError, visible
+from magnet.files import Count, inside
 from magnet.index import ClusterIndex
-from magnet.training.checkpoint import Watched
+from magnet.training.config import check_logger
+
+PROJECT = "magnet"  # of the loggers
 
 
 class SteadyConsole(Console):
@@ -140,6 +150,14 @@ def churn(before: Tensor, after: Tensor) -> float:
     return 1 - int(stayed.sum()) / len(after)
 
 
+class Watched(TypedDict):
+    """What the batches since the last refresh looked like (`BatchWatch`)."""
+
+    seeds: list[Count]
+    impostors: list[tuple[Count, Count]]
+    distinct: list[Count]
+
+
 class BatchWatch:
     """Statistics of the batches of a run: seed clusters, impostor classes and distinct classes."""
 
@@ -179,3 +197,99 @@ class BatchWatch:
         """Continue from a saved `state`."""
         self.seeds, self.impostors = set(state["seeds"]), Counter(dict(state["impostors"]))
         self.distinct = list(state["distinct"])
+
+
+class Logger(Protocol):
+    """Gets every record of the journal."""
+
+    def show(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        """A record: train, refresh, validation or time, with its values."""
+
+    def close(self) -> None:
+        """Finish."""
+
+
+def open_logger(name: str, folder: Path, settings: dict[str, Any], resume_at: int | None) -> Logger | None:
+    """The logger of this name for a run; None for "none".
+
+    Args:
+        name: one of `magnet.training.config.LOGGERS`, or "none".
+        folder: of the run.
+        settings: all of them, by name.
+        resume_at: the step that a resumed run starts from.
+    """
+    check_logger(name)
+    if name == "none":
+        return None
+    if name == "tensorboard":
+        return _Board(folder, resume_at)
+    makers: dict[str, Callable[[Path], Any]] = {"wandb": _wandb, "mlflow": _mlflow}
+    try:
+        return _Sent(makers[name](folder), settings)
+    except Exception as error:  # of any kind: theirs, or of the network
+        raise UserError(f"--logger {name} cannot be opened: {error}") from error
+
+
+class _Board:
+    """TensorBoard's event files, in the run."""
+
+    def __init__(self, folder: Path, resume_at: int | None) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        place = inside(folder, "tensorboard")
+        self._writer = SummaryWriter(str(place), purge_step=None if resume_at is None else resume_at + 1)
+
+    def show(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                self._writer.add_scalar(f"{kind}/{name}", value, step)
+            elif name == "impostor_classes" and value:
+                classes = np.repeat([int(c) for c in value], list(value.values()))
+                self._writer.add_histogram(f"{kind}/{name}", classes, step, bins=len(value))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Sent:
+    """A logger of Lightning."""
+
+    def __init__(self, logger: Any, settings: dict[str, Any]) -> None:
+        self._logger = logger
+        logger.log_hyperparams(settings)
+
+    def show(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        numbers = {f"{kind}/{name}": float(v) for name, v in values.items() if isinstance(v, int | float)}
+        if numbers:
+            self._logger.log_metrics(numbers, step)
+
+    def close(self) -> None:
+        self._logger.finalize("success")
+        finish = getattr(self._logger.experiment, "finish", None)  # of Weights & Biases, which Lightning leaves open
+        if finish is not None:
+            finish()
+
+
+def _wandb(folder: Path) -> Any:
+    project = os.environ.get("WANDB_PROJECT", PROJECT)
+    return _lightning_loggers().WandbLogger(name=folder.resolve().name, project=project, save_dir=str(folder))
+
+
+def _mlflow(folder: Path) -> Any:
+    place = {"tracking_uri": os.environ.get("MLFLOW_TRACKING_URI", "")}
+    if not place["tracking_uri"]:
+        local = inside(folder, "mlflow").resolve()
+        place["tracking_uri"] = f"sqlite:///{local / 'mlflow.db'}"
+        place["artifact_location"] = (local / "artifacts").as_uri()
+    project = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+    return _lightning_loggers().MLFlowLogger(project, run_name=folder.resolve().name, **place)
+
+
+def _lightning_loggers() -> Any:
+    from magnet.backbones.timm import import_torchvision
+
+    with suppress(ImportError):
+        import_torchvision()  # Lightning imports it where it is installed, which would fail beside a CPU build of torch
+    from lightning.pytorch import loggers
+
+    return loggers

@@ -27,7 +27,7 @@ from magnet.errors import UserError
 from magnet.files import checked, opened, replacing, storing
 from magnet.tensors import Stored, read_tensors, write_tensors
 from magnet.training.checkpoint import FOLDER, Prefix, checkpoints
-from magnet.training.loggers import Logger
+from magnet.training.display import Logger
 
 FILE = "parts.safetensors"  # in a run folder
 JOURNAL = "metrics.jsonl"

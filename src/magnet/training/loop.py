@@ -37,11 +37,10 @@ from magnet.training.checkpoint import (
     save_checkpoint,
 )
 from magnet.training.config import NO_MATTER, TrainConfig
-from magnet.training.display import BatchWatch, Display, churn
+from magnet.training.display import BatchWatch, Display, churn, open_logger
 from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
 from magnet.training.folder import Journal, journal_note
 from magnet.training.inputs import batches
-from magnet.training.loggers import open_logger
 from magnet.training.refresh import (
     embed,
     index_by_shards,
