@@ -9,7 +9,7 @@ from magnet.errors import UserError
 from magnet.files import read_record, write_record
 from magnet.runs.run import Run
 from magnet.tensors import read_tensors, write_tensors
-from magnet.training.checkpoint import LEARNER, MANIFEST
+from magnet.training.folder import LEARNER, MANIFEST
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from magnet.experiments.search import DROPOUTS, FINALISTS, chosen, searched_spac
 from magnet.files import read_record, write_record
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
-from magnet.training.checkpoint import FOLDER, LEARNER, MANIFEST, open_checkpoint
 from magnet.training.config import CONFIG, TrainConfig
+from magnet.training.folder import FOLDER, LEARNER, MANIFEST, open_checkpoint
 from magnet.training.presets import with_preset
 from magnet.training.workbench import open_for
 from training.short_runs import write_vectors

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from faults.damage import commands
 from faults.outcomes import SAID, SAME, SILENT, TRACEBACK, Outcome, printed
-from magnet.training.checkpoint import FOLDER, checkpoints
+from magnet.training.folder import FOLDER, checkpoints
 from training.short_runs import SMALL, differences, flags, run, settings, start, write_vectors
 
 LONG = {"epochs": 60, "checkpoint_every": 2, "refresh_every": 7, "preset": "paper/default", "quiet": True}

@@ -8,7 +8,7 @@ import pytest
 from faults.damage import damage, damaged_runs
 from faults.outcomes import GOOD, SAID, SAME, command, printed
 from magnet.cli import main
-from magnet.training.checkpoint import FOLDER, LEARNER, MANIFEST, checkpoints, open_checkpoint
+from magnet.training.folder import FOLDER, LEARNER, MANIFEST, checkpoints, open_checkpoint
 from training.short_runs import differences, run, stop_at, write_vectors
 
 

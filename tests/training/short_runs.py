@@ -14,9 +14,8 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor
 
-from magnet.training.checkpoint import FOLDER, open_checkpoint
 from magnet.training.config import TrainConfig
-from magnet.training.folder import read_journal
+from magnet.training.folder import FOLDER, open_checkpoint, read_journal
 from magnet.training.loop import Trainer
 from magnet.training.train import train
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from magnet.training.checkpoint import checkpoints
 from magnet.training.config import read_config
+from magnet.training.folder import checkpoints
 from magnet.training.train import train
 from training.short_runs import differences, flags, run, settings, start, stop_at
 

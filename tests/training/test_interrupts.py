@@ -11,7 +11,7 @@ import torch
 
 from magnet.cli import main
 from magnet.data import open_data
-from magnet.training.checkpoint import checkpoints
+from magnet.training.folder import checkpoints
 from magnet.training.inputs import batches
 from magnet.training.loop import Trainer
 from training.short_runs import differences, flags, run, settings, start

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from magnet.errors import UserError
-from magnet.training.checkpoint import checkpoints
+from magnet.training.folder import checkpoints
 from magnet.training.loop import Trainer
 from magnet.training.train import train
 from magnet.training.workbench import make_workbench

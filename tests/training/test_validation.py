@@ -6,7 +6,7 @@ import pytest
 
 from magnet.errors import UserError
 from magnet.evaluation.errors import Judged
-from magnet.training.checkpoint import checkpoints, last_progress, open_checkpoint, read_manifest
+from magnet.training.folder import checkpoints, last_progress, open_checkpoint, read_manifest
 from magnet.training.loop import Trainer
 from training.short_runs import records, run, same, weights, write_vectors
 

@@ -199,7 +199,7 @@ def config_of(options: TrainConfig) -> TrainConfig:
 
 
 def _resume(folder: Path, quiet: bool) -> None:
-    from magnet.training.checkpoint import FOLDER, last_progress
+    from magnet.training.folder import FOLDER, last_progress
     from magnet.training.train import train
 
     config = dataclasses.replace(read_config(folder), quiet=quiet)
@@ -228,7 +228,7 @@ def check_used(config: TrainConfig, default: TrainConfig) -> None:
 def _finish(folder: Path, config: TrainConfig) -> None:
     if int(os.environ.get("RANK", "0")) != 0:
         return
-    from magnet.training.checkpoint import FOLDER, last_progress
+    from magnet.training.folder import FOLDER, last_progress
 
     seconds = (last_progress(folder / FOLDER) or {}).get("seconds", {})
     total = sum(seconds.values()) or 1.0

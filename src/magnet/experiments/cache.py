@@ -19,9 +19,16 @@ from magnet.experiments.outcome import DIVERGED
 from magnet.files import file_digest, lock, replacing
 from magnet.runs.calibrate import class_scores, refitted
 from magnet.runs.run import Run
-from magnet.training.checkpoint import FOLDER, LEARNER, checkpoints, last_progress, open_checkpoint
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
-from magnet.training.folder import read_journal, read_start
+from magnet.training.folder import (
+    FOLDER,
+    LEARNER,
+    checkpoints,
+    last_progress,
+    open_checkpoint,
+    read_journal,
+    read_start,
+)
 from magnet.training.search import FREE
 from magnet.training.train import train
 from magnet.training.workbench import absolute, complete

@@ -14,8 +14,8 @@ from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import Outcome, Table, mean_of, spread
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
-from magnet.training.checkpoint import FOLDER, last_progress
 from magnet.training.config import TrainConfig
+from magnet.training.folder import FOLDER, last_progress
 from magnet.training.presets import with_preset
 from magnet.training.train import train
 from magnet.training.workbench import complete

@@ -21,10 +21,18 @@ from magnet.index import LAYOUT, ClusterIndex
 from magnet.runs.calibrate import Calibration, calibrate, choose_votes
 from magnet.start import first_directions
 from magnet.tensors import read_tensors, write_tensors
-from magnet.training.checkpoint import FOLDER, LEARNER, Checkpoint, open_checkpoint
 from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, check_run, read_config
 from magnet.training.features import device_of, trunk_features
-from magnet.training.folder import change_note, merge_again, merging_note, restore_parts
+from magnet.training.folder import (
+    FOLDER,
+    LEARNER,
+    Checkpoint,
+    change_note,
+    merge_again,
+    merging_note,
+    open_checkpoint,
+    restore_parts,
+)
 from magnet.training.inputs import PASS_BATCH, Report, Views, decoding_workers
 from magnet.training.refresh import embed
 from magnet.training.workbench import make_learner, open_for

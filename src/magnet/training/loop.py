@@ -26,20 +26,21 @@ from magnet.index import ClusterIndex
 from magnet.methods.base import generator, seed_globally
 from magnet.sampler import LARGEST_LOSS
 from magnet.tensors import is_finite
-from magnet.training.checkpoint import (
+from magnet.training.config import NO_MATTER, TrainConfig
+from magnet.training.display import BatchWatch, Display, churn, open_logger
+from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
+from magnet.training.folder import (
     FOLDER,
     INDEX,
     LEARNER,
     STATE,
+    Journal,
     Prefix,
     Progress,
+    journal_note,
     open_checkpoint,
     save_checkpoint,
 )
-from magnet.training.config import NO_MATTER, TrainConfig
-from magnet.training.display import BatchWatch, Display, churn, open_logger
-from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
-from magnet.training.folder import Journal, journal_note
 from magnet.training.inputs import batches
 from magnet.training.refresh import (
     embed,

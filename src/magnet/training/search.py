@@ -23,8 +23,8 @@ from rich.console import Console
 
 from magnet.data import Dataset
 from magnet.errors import UserError, check_at_least
-from magnet.training.checkpoint import FOLDER, last_progress
 from magnet.training.config import TrainConfig
+from magnet.training.folder import FOLDER, last_progress
 from magnet.training.train import train
 from magnet.training.workbench import open_for
 

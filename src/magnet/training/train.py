@@ -16,11 +16,20 @@ from magnet.data import Dataset
 from magnet.errors import UserError
 from magnet.files import lock, remove_drafts
 from magnet.methods import method_class
-from magnet.training.checkpoint import FOLDER, LEARNER, checkpoints, open_checkpoint
 from magnet.training.config import CONFIG, TrainConfig, read_config
 from magnet.training.display import Display, SteadyConsole
 from magnet.training.distribution import Heartbeat
-from magnet.training.folder import change_note, check_parts, keep_parts, merge_again, restore_parts
+from magnet.training.folder import (
+    FOLDER,
+    LEARNER,
+    change_note,
+    check_parts,
+    checkpoints,
+    keep_parts,
+    merge_again,
+    open_checkpoint,
+    restore_parts,
+)
 from magnet.training.loop import Trainer
 from magnet.training.workbench import Workbench, complete, make_workbench, on_features, open_for
 

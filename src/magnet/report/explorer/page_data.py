@@ -19,7 +19,7 @@ from magnet.report.html import percent
 from magnet.report.layout import Positions
 from magnet.runs.evaluate import plain_errors
 from magnet.runs.run import Run
-from magnet.training.checkpoint import FOLDER, open_checkpoint
+from magnet.training.folder import FOLDER, open_checkpoint
 
 NEIGHBOURS, BEST = 12, 5  # of each example; classes whose probability is told
 MANY = 50_000  # examples from which on half as many are told

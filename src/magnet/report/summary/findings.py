@@ -26,9 +26,8 @@ from magnet.report.pictures import data_uri, photographs, square_side, squares, 
 from magnet.runs.calibrate import class_scores
 from magnet.runs.evaluate import evaluate, seconds_of_evaluation
 from magnet.runs.run import Run, cache_key
-from magnet.training.checkpoint import FOLDER, Progress, checkpoints, open_checkpoint
 from magnet.training.config import TrainConfig, check_run, read_config
-from magnet.training.folder import journal_note, read_journal
+from magnet.training.folder import FOLDER, Progress, checkpoints, journal_note, open_checkpoint, read_journal
 from magnet.training.inputs import Report
 
 _FORMAT = 4
