@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from magnet import kernel, recipe
+from magnet import recipe
 from magnet.backbones import WhitenedEmbedding
 from magnet.experiments.tables import corners, normal_in_ring
-from magnet.kernel import LEAST, Landmarks
 from magnet.recipe import Recipe
-from magnet.start import fit_start
+from magnet.start import LANDMARKS, LEAST, WIDTHS, Landmarks, fit_start
 from magnet.votes import Examples
 
 
@@ -78,7 +77,7 @@ def test_a_start_with_a_kernel_tells_a_class_inside_another_one():
 def test_the_layer_of_a_network_is_the_start_whatever_the_number_of_landmarks():
     data = examples(normal_in_ring, 100)  # fewer examples than landmarks
     start = fit_start(data, 2, 0.4, 30, power=1.0, standardize=True, kernel_width=1.0, seed=0)
-    layer = WhitenedEmbedding(20, 30, 1.0, landmarks=kernel.LANDMARKS)
+    layer = WhitenedEmbedding(20, 30, 1.0, landmarks=LANDMARKS)
     layer.begin(start)
     x = data.x.float()
     torch.testing.assert_close(layer(x), start(data.x).float(), rtol=0, atol=2e-3)
@@ -88,7 +87,7 @@ def test_the_layer_of_a_network_is_the_start_whatever_the_number_of_landmarks():
 
 def test_held_out_votes_take_a_kernel_where_no_linear_map_is_enough_and_only_there(monkeypatch):
     inside, apart = examples(normal_in_ring), examples(corners, 400)  # modes that clusters tell apart
-    assert chosen_width(inside) in kernel.WIDTHS
+    assert chosen_width(inside) in WIDTHS
     assert chosen_width(apart) == 0
     assert chosen_width(inside, kernel_width=0.0) == 0
     assert chosen_width(apart, kernel_width=0.7) == 0.7

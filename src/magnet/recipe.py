@@ -17,10 +17,21 @@ from torch import Tensor
 
 from magnet.classify import NearestClusters
 from magnet.index import ClusterIndex
-from magnet.kernel import LANDMARKS, MOST_ROWS, WIDEST, WIDTHS
 from magnet.objective import MagnetLoss
 from magnet.sampler import NeighbourhoodSampler
-from magnet.start import POWERS, SHRINKAGES, Choice, Start, choose_start, fit_start, in_kernel
+from magnet.start import (
+    LANDMARKS,
+    MOST_ROWS,
+    POWERS,
+    SHRINKAGES,
+    WIDEST,
+    WIDTHS,
+    Choice,
+    Start,
+    choose_start,
+    fit_start,
+    in_kernel,
+)
 from magnet.votes import (
     CLUSTERS,
     ENOUGH_FOR_START,
@@ -85,7 +96,7 @@ class Recipe:
     Attributes:
         dim: dimensions of the representation, at most.
         power, standardize, shrinkage: of the start.
-        kernel_width: of its Gaussian kernel features (`magnet.kernel`); 0: none.
+        kernel_width: of its Gaussian kernel features (`magnet.start.Landmarks`); 0: none.
         n_clusters: K, of a class of mean size; larger classes have more, in proportion.
         start_clusters: K of the whitening; where it is chosen, that of the training or 1.
         scaling: of the objective; where it is chosen, half of what suits the votes at the start.

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from magnet.errors import UserError
-from magnet.kernel import gaussian
-from magnet.start import Start, raised
+from magnet.start import Start, gaussian, raised
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
@@ -92,7 +91,7 @@ class WhitenedEmbedding(nn.Module):
 
     Power p, mean and whitening W are fixed by `begin`, which takes them from the start (`magnet.start`); only the
     square map M is trained, from the identity on. Features (B, d) come in, representations (B, k) go out. With
-    ``landmarks`` their kernel features (`magnet.kernel`) take the place of ``x^p``.
+    ``landmarks`` their kernel features (`magnet.start.Landmarks`) take the place of ``x^p``.
     """
 
     mean: Tensor

@@ -16,10 +16,9 @@ from torch import Tensor
 from magnet.classify import novelty_left_out
 from magnet.errors import UserError
 from magnet.estimator.base import AUTO, FRACTION, ClusterClassifier, novelty_threshold, whole
-from magnet.kernel import Landmarks
 from magnet.neighbours import as_array
 from magnet.recipe import Chosen, Recipe, vote
-from magnet.start import Start, order_directions
+from magnet.start import Landmarks, Start, order_directions
 from magnet.votes import cluster
 
 

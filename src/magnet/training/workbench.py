@@ -23,10 +23,9 @@ from magnet.clustering import ClustersPerClass, clusters_by_size
 from magnet.data import SOURCES, Dataset, open_data
 from magnet.data.sources import SMALLEST
 from magnet.errors import UserError
-from magnet.kernel import LANDMARKS
 from magnet.methods import Batch, Discriminant, Method, MethodLoss, Options, Setting, method_class
 from magnet.recipe import Chosen, Recipe
-from magnet.start import Start
+from magnet.start import LANDMARKS, Start
 from magnet.training.config import COPIES, TrainConfig, check_memory
 from magnet.training.distribution import shared_pass
 from magnet.training.features import device_of, features_for, trunk_features
