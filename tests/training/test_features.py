@@ -14,9 +14,9 @@ from magnet.backbones.timm import import_timm
 from magnet.data import open_data
 from magnet.errors import UserError
 from magnet.runs.run import Run
-from magnet.training import features
+from magnet.training import inputs
 from magnet.training.config import TrainConfig, read_config
-from magnet.training.features import features_for
+from magnet.training.inputs import features_for
 from magnet.training.presets import with_preset
 from magnet.training.train import train
 from magnet.training.workbench import complete, make_workbench
@@ -88,7 +88,7 @@ def test_features_are_those_of_the_plain_view(images, learnt, cache):
 
 def test_a_stopped_pass_goes_on_where_it_was(images, learnt, cache, monkeypatch, passed):
     config, data = frozen(images, learnt), open_data(images).with_image_size(12)
-    monkeypatch.setattr(features, "passes", lambda count, kind: [list(range(i, i + 8)) for i in range(0, count, 8)])
+    monkeypatch.setattr(inputs, "passes", lambda count, kind: [list(range(i, i + 8)) for i in range(0, count, 8)])
 
     def stop(done, total):
         if done == 24:
@@ -111,7 +111,7 @@ def test_a_broken_or_unwritable_cache_is_none(images, learnt, cache, passed):
 
 def test_a_full_cache_drops_the_network_that_was_not_used_for_longest(images, learnt, cache, monkeypatch):
     data = open_data(images).with_image_size(12)
-    monkeypatch.setattr(features, "MOST", 40_000)  # bytes: those of one network
+    monkeypatch.setattr(inputs, "MOST", 40_000)  # bytes: those of one network
     for seed in (1, 2):
         features_for(frozen(images, None, seed=seed), data, data.indices("all"))
     assert len(list(cache.iterdir())) == 1

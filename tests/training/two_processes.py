@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from magnet.data import open_data
 from magnet.index import ClusterIndex
-from magnet.training import features, workbench
+from magnet.training import inputs, workbench
 from magnet.training.distribution import exchange, gather_rows, share_classes, shared_index
 from magnet.training.loop import Trainer
 from magnet.training.train import train

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(f"{config.data} holds vectors already: features are of images")
     say_notes([start_note(config)])
 
-    from magnet.training.features import features_for
+    from magnet.training.inputs import features_for
     from magnet.training.workbench import complete, describe_images, open_for
 
     with progress("features") as report:

@@ -23,8 +23,7 @@ from magnet.runs.evaluate import evaluate, plain_errors
 from magnet.runs.run import Run
 from magnet.tensors import check_layout, read_tensors, write_tensors
 from magnet.training.config import BUNDLE, check_bundle, check_model
-from magnet.training.features import device_of
-from magnet.training.inputs import Report
+from magnet.training.inputs import Report, device_of
 
 NAMES = "names.json"
 NETWORK, CLUSTERS, REFERENCES = "network.safetensors", "clusters.safetensors", "references.safetensors"

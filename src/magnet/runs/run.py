@@ -22,7 +22,6 @@ from magnet.runs.calibrate import Calibration, calibrate, choose_votes
 from magnet.start import first_directions
 from magnet.tensors import read_tensors, write_tensors
 from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, check_run, read_config
-from magnet.training.features import device_of, trunk_features
 from magnet.training.folder import (
     FOLDER,
     LEARNER,
@@ -33,7 +32,7 @@ from magnet.training.folder import (
     open_checkpoint,
     restore_parts,
 )
-from magnet.training.inputs import PASS_BATCH, Report, Views, decoding_workers
+from magnet.training.inputs import PASS_BATCH, Report, Views, decoding_workers, device_of, trunk_features
 from magnet.training.refresh import embed
 from magnet.training.workbench import make_learner, open_for
 from magnet.votes import Votes, cluster

@@ -28,8 +28,7 @@ from magnet.recipe import Chosen, Recipe
 from magnet.start import LANDMARKS, Start
 from magnet.training.config import COPIES, TrainConfig, check_memory
 from magnet.training.distribution import shared_pass
-from magnet.training.features import device_of, features_for, trunk_features
-from magnet.training.inputs import Views, decoding_workers
+from magnet.training.inputs import Views, decoding_workers, device_of, features_for, trunk_features
 from magnet.votes import LEAST_MEMBERS, Examples, cluster, stratified_part
 
 PLAIN = 1.15  # the enlargement of the plain view
@@ -318,7 +317,7 @@ def prepare(
 ) -> Prepared:
     """Choose the settings that the configuration leaves open, and fit the whitened start. A random start needs neither.
 
-    For images, the start is fitted to features of the trunk (`magnet.training.features`). Magnet on vectors or on a
+    For images, the start is fitted to features of the trunk (`magnet.training.inputs`). Magnet on vectors or on a
     frozen trunk follows the whole recipe (`magnet.recipe`), which includes a trial training. Other methods, and
     networks whose trunk is trained too, get the same start; their length and learning rate stay as configured.
 
