@@ -34,10 +34,10 @@ def test_probabilities_mean_no_less_after_calibration_by_few_examples(tmp_path, 
 def test_the_numbers_are_kept_until_the_run_changes(tmp_path, monkeypatch):
     folder = short(tmp_path / "run")
     first = Run(folder).calibration
-    monkeypatch.setattr("magnet.runs.calibrate._measure", lambda run: pytest.fail("measured again"))
+    monkeypatch.setattr("magnet.runs.run._measure", lambda run: pytest.fail("measured again"))
     assert Run(folder).calibration == first
     assert Run(folder, need_data=False).calibration == first
-    monkeypatch.setattr("magnet.runs.calibrate._measure", lambda run: first)
+    monkeypatch.setattr("magnet.runs.run._measure", lambda run: first)
     (file,) = (folder / "cache").glob("*.json")
     file.write_text("{")
     assert Run(folder).calibration == first

@@ -94,16 +94,16 @@ def check_exchange(rank: int) -> None:
 
 def check_features(folder: Path, images: str) -> None:
     """Each rank passes half of the images through the trunk, for the start and for the training."""
-    counts, whole = [], features.trunk_features
+    counts, whole = [], inputs.trunk_features
 
     def counted(network, name, data, rows, *rest, **more):
         counts.append(len(rows))
         return whole(network, name, data, rows, *rest, **more)
 
-    features.trunk_features = workbench.trunk_features = counted
+    inputs.trunk_features = workbench.trunk_features = counted
     options = {"image_size": 12, "hidden": 0, "workers": 0, "freeze": True, "start": "whitened"}
     watch(folder, images, "magnet", **options)
-    features.trunk_features = workbench.trunk_features = whole
+    inputs.trunk_features = workbench.trunk_features = whole
     examples = len(open_data(images, validation=0.2).indices("train"))
     assert len(counts) == 2
     assert int(gather_rows(torch.tensor(counts[:1]), 2).sum()) == examples

@@ -17,8 +17,7 @@ from torch import Tensor
 from magnet.data import Dataset
 from magnet.experiments.outcome import DIVERGED
 from magnet.files import file_digest, lock, replacing
-from magnet.runs.calibrate import class_scores, refitted
-from magnet.runs.run import Run
+from magnet.runs.run import Run, class_scores, refitted
 from magnet.training.config import CONFIG, REVISION, TrainConfig, read_config
 from magnet.training.folder import (
     FOLDER,

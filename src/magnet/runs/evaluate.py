@@ -15,8 +15,7 @@ from magnet.errors import UserError
 from magnet.evaluation.errors import Ranking, calibration_error, retrieval, worst_classes
 from magnet.evaluation.verification import verification
 from magnet.files import Bounds, inside, read_record, write_record
-from magnet.runs.calibrate import rankings, refitted
-from magnet.runs.run import Run
+from magnet.runs.run import Run, rankings, refitted
 from magnet.training.folder import merge_again, restore_parts
 from magnet.training.workbench import absolute, open_for
 

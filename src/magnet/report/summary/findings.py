@@ -23,9 +23,8 @@ from magnet.evaluation.concentration import Concentration, attribute_concentrati
 from magnet.files import inside, read_record, write_record
 from magnet.index import ClusterIndex
 from magnet.report.pictures import data_uri, photographs, square_side, squares, webp
-from magnet.runs.calibrate import class_scores
 from magnet.runs.evaluate import evaluate, seconds_of_evaluation
-from magnet.runs.run import Run, cache_key
+from magnet.runs.run import Run, cache_key, class_scores
 from magnet.training.config import TrainConfig, check_run, read_config
 from magnet.training.folder import FOLDER, Progress, checkpoints, journal_note, open_checkpoint, read_journal
 from magnet.training.inputs import Report
