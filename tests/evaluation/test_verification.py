@@ -5,8 +5,8 @@ import torch
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from magnet.errors import UserError
-from magnet.evaluation import verification as module
-from magnet.evaluation.verification import verification
+from magnet.evaluation import errors as module
+from magnet.evaluation.errors import verification
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def verify(options: Verify, report: Any) -> dict[str, Any]:
     import torch
 
     from magnet.commands.inputs import embed_queries, read_queries
-    from magnet.evaluation.verification import verification
+    from magnet.evaluation.errors import verification
     from magnet.runs.run import Run
 
     run = Run(options.run, report=report)

@@ -12,8 +12,7 @@ from torch import Tensor
 from magnet.data import Dataset
 from magnet.data.sources import has_label
 from magnet.errors import UserError
-from magnet.evaluation.errors import Ranking, calibration_error, retrieval, worst_classes
-from magnet.evaluation.verification import verification
+from magnet.evaluation.errors import Ranking, calibration_error, retrieval, verification, worst_classes
 from magnet.files import Bounds, inside, read_record, write_record
 from magnet.runs.run import Run, rankings, refitted
 from magnet.training.folder import merge_again, restore_parts
@@ -57,7 +56,7 @@ def evaluate(run: Run, data: Dataset | str | None = None, part: str = "test") ->
         for the mean over ``views`` test views of each image; ``plain`` has the errors of the plain view alone (the same
         for vectors). ``retrieval``: ``recall@1`` and ``map@r`` among the evaluated examples, each left out of its own
         references. ``verification``: of pairs of the evaluated examples, with thresholds in sigma (see
-        `magnet.evaluation.verification`). ``judge``, for data with other labels to judge by: errors of classifiers
+        `magnet.evaluation.errors`). ``judge``, for data with other labels to judge by: errors of classifiers
         refitted to these. ``worst``: the classes with the largest errors under ``rule``, the rule that the method is
         judged by. ``n``: the number of evaluated examples, of which ``seen`` are training examples of the run;
         ``left_out``: the number of examples of ``unknown`` classes, which were not evaluated. ``checkpoint``: which
