@@ -9,13 +9,13 @@ from magnet.errors import UserError, did_you_mean
 if TYPE_CHECKING:
     from magnet.backbones.base import (
         Backbone,
+        VectorBackbone,
         WhitenedEmbedding,
         freeze,
         freeze_batchnorm,
         has_batchnorm,
         reestimate_batchnorm,
     )
-    from magnet.backbones.vectors import VectorBackbone
     from magnet.backbones.weights import Report, load_weights
 
 __all__ = [
@@ -42,7 +42,7 @@ _SMALLEST = {"convnet": 8, "googlenet": 32}  # sides, in pixels, below which not
 __getattr__ = lazily(
     __name__,
     {"Backbone": "base", "WhitenedEmbedding": "base", "freeze": "base", "freeze_batchnorm": "base",
-     "has_batchnorm": "base", "reestimate_batchnorm": "base", "VectorBackbone": "vectors",
+     "has_batchnorm": "base", "reestimate_batchnorm": "base", "VectorBackbone": "base",
      "Report": "weights", "load_weights": "weights"},
 )  # fmt: skip
 
@@ -82,10 +82,10 @@ def build(
 
     import torch
 
+    from magnet.backbones.base import linear, mlp
     from magnet.backbones.convnet import ConvNet
     from magnet.backbones.googlenet import GoogLeNet
     from magnet.backbones.timm import TimmBackbone
-    from magnet.backbones.vectors import linear, mlp
     from magnet.backbones.weights import load_weights
 
     options: dict[str, Any] = {} if dropout is None else {"dropout": dropout}
@@ -114,8 +114,7 @@ def _whitened(
 ) -> "Backbone":
     from torch import nn
 
-    from magnet.backbones.base import WhitenedEmbedding
-    from magnet.backbones.vectors import linear
+    from magnet.backbones.base import WhitenedEmbedding, linear
 
     if name == "mlp":
         raise UserError(
