@@ -6,8 +6,7 @@ from typing import Annotated, Literal, NamedTuple, TypedDict
 
 import pytest
 
-from magnet.errors import UserError
-from magnet.files import Bounds, checked
+from magnet.errors import Bounds, UserError, checked
 
 
 @dataclass(frozen=True)

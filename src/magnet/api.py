@@ -11,8 +11,8 @@ import torch
 from magnet.data import Dataset, open_data
 from magnet.data.pairs import list_pairs
 from magnet.data.tables import list_frame
-from magnet.errors import UserError
-from magnet.files import as_path, checked
+from magnet.errors import UserError, checked
+from magnet.files import as_path
 from magnet.neighbours import as_array
 from magnet.report.explorer.build import build_explorer
 from magnet.runs.evaluate import evaluate as measure

@@ -3,30 +3,31 @@
 Everything that this package stores is written and read through these functions. A write goes to a draft with an
 unpredictable name beside the file, is flushed to the disk, and then replaces the file; a symbolic link is replaced and
 never followed. Only regular files of bounded size are read. A record is a JSON object with the SHA-256 of its own
-content. Tensors are in `magnet.tensors`.
+content.
 
-What is read is checked against a type before it is used (`checked`): ranges, lengths, known names. Types are given by
-Python's annotations: numbers, text, `Literal`, unions, lists, tuples, dictionaries, data classes, named tuples, typed
-dictionaries, and `Annotated` with `Bounds` for a number with bounds. Floats must be finite. Nothing here imports torch.
+Named tensors are in safetensors files with a digest. A layout states what a file must hold: for each name the type of
+the numbers and the shape, such as ``"float J d"``. The same letter stands for the same size in all tensors of a file.
+Floats must be finite. Nothing that is read is executed. torch is imported where tensors are read or written alone.
 """
 
-import dataclasses
+from __future__ import annotations
+
 import errno
 import hashlib
 import json
-import math
 import os
 import secrets
 import shutil
 import stat
-import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from magnet.errors import StorageError, UserError
+from magnet.errors import StorageError, UserError, checked
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DRAFT = ".part"  # how the names of drafts end
 DIGEST = "sha256"  # of a record or of named tensors, beside what it was computed from
@@ -34,6 +35,12 @@ MOST_TEXT = 2**28  # bytes of a text file that is read whole
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # errors of file systems without locks
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 SHUT = {errno.EROFS, errno.EACCES, errno.EPERM}
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+WHOLE = ("uint8", "int8", "int16", "int32", "int64")
+KINDS = {"float": FLOATS, "int": WHOLE, "bool": ("bool",), "byte": ("uint8",)}  # of the numbers in a layout
+OPTIONAL = "?"  # before the kind: the tensor may be absent
+
+Layout = Mapping[str, "str | Tensor"]  # a tensor stands for its own type and shape
 
 
 def as_path(path: Any) -> Path:
@@ -312,6 +319,127 @@ def file_digest(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
+class Stored(NamedTuple):
+    """The content of a file."""
+
+    tensors: dict[str, Tensor]
+    about: dict[str, str]  # the text beside them
+    digest: str
+
+
+def write_tensors(
+    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None
+) -> str:
+    """Write tensors, with text about them, whole or not at all; returns the digest that is written with them.
+
+    >>> import tempfile, torch
+    >>> path = tempfile.mkdtemp() + "/points.safetensors"
+    >>> _ = write_tensors(path, {"points": torch.zeros(3, 2)})
+    >>> read_tensors(path, {"points": "float n 2"}).tensors["points"].shape
+    torch.Size([3, 2])
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    digest = tensors_digest(ready, about or {})
+    with replacing(path) as draft:
+        try:
+            save_file(_apart(ready), draft, {**(about or {}), DIGEST: digest})
+        except SafetensorError as error:  # raised if the disk is full
+            raise StorageError(f"{path} cannot be written ({error}): make room and try again") from error
+    return digest
+
+
+def read_tensors(
+    path: str | os.PathLike[str],
+    layout: Layout | None,
+    *,
+    form: str = "",
+    what: str = "tensors",
+    sealed: bool = True,
+) -> Stored:
+    """Read what `write_tensors` wrote; raises a `UserError` if a bit has changed or the layout does not fit.
+
+    Args:
+        path: the file.
+        layout: what it must hold; None: any tensors, which the caller checks.
+        form: the value that ``format`` must have in the text of the file; "": any.
+        what: what the file should hold, for messages.
+        sealed: False: the file was written by other software, and needs no digest.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    check_regular(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path} cannot be read as {what} ({reason}): it is broken or cut short") from error
+    digest = about.pop(DIGEST, "")
+    if form and about.get("format") != form:
+        raise UserError(f"{path} is not {what}: its format is {about.get('format')!r}, not {form!r}")
+    if layout is not None:
+        check_layout(tensors, layout, str(path))
+    if sealed and digest != tensors_digest(tensors, about):
+        raise UserError(f"{path} is damaged: its content does not have the checksum that was written with it")
+    return Stored(tensors, about, digest)
+
+
+def check_layout(
+    tensors: Mapping[str, Any], layout: Layout, where: str, sizes: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """Raise a `UserError` unless the tensors are those of a layout; returns the sizes that it names.
+
+    >>> import torch
+    >>> check_layout({"x": torch.zeros(3, 2), "y": torch.zeros(3)}, {"x": "float n d", "y": "float n"}, "points")
+    {'n': 3, 'd': 2}
+    """
+    from torch import Tensor
+
+    found = dict(sizes or {})
+    needed = {name for name, wanted in layout.items() if not isinstance(wanted, str) or not wanted.startswith(OPTIONAL)}
+    absent, unknown = sorted(needed - tensors.keys()), sorted(tensors.keys() - layout.keys())
+    if absent or unknown:
+        missing = f"lacks {absent[0]!r}" if absent else f"has {unknown[0]!r}, which is not known here"
+        raise UserError(f"{where} {missing}: expected {', '.join(list(layout)[:6])}{', ...' * (len(layout) > 6)}")
+    for name, tensor in tensors.items():
+        wanted = layout[name]
+        if not isinstance(tensor, Tensor):
+            raise UserError(f"{where}: {name} is {type(tensor).__name__}, expected a tensor")
+        if not isinstance(wanted, str):
+            fits = tensor.dtype == wanted.dtype and tensor.shape == wanted.shape
+            expected = f"{_name(wanted)} {tuple(wanted.shape)}"
+        else:
+            fits = _fits(tensor, wanted.removeprefix(OPTIONAL), found)
+            expected = f"{wanted.removeprefix(OPTIONAL)}" + (f" with {found}" if found else "")
+        if not fits:
+            raise UserError(f"{where}: {name} is {_name(tensor)} of shape {tuple(tensor.shape)}, expected {expected}")
+        if tensor.is_floating_point() and not is_finite(tensor):
+            raise UserError(f"{where}: {name} holds NaN or infinity")
+    return found
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all numbers are finite; in one pass, without a temporary of the same size."""
+    return not tensor.numel() or all(bool(end.isfinite()) for end in tensor.detach().aminmax())
+
+
+def tensors_digest(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
+    """The SHA-256 of named tensors and of the text about them, in the order of their names."""
+    import torch
+
+    found = hashlib.sha256()
+    for name, text in sorted(about.items()):
+        found.update(f"{name}\0{text}\0".encode(errors="surrogatepass"))
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name}\0{tensor.dtype} {tuple(tensor.shape)}\0".encode(errors="surrogatepass"))
+        found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
 def _beside(path: Path) -> Path:
     """A new hidden name in the same folder, so that renaming stays within one file system."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}{DRAFT}")
@@ -341,153 +469,27 @@ def _free(path: Path) -> str:
     return f"{shutil.disk_usage(place).free / 2**20:,.1f} MB"
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """The numbers from ``least`` to ``most``; ``above`` leaves the least one out, ``below`` the greatest.
-
-    ``also`` is one more allowed number; ``why`` explains the bounds in messages.
-
-    >>> Bounds(0, 1, below=True).describe()
-    'at least 0 and below 1'
-    """
-
-    least: float = -math.inf
-    most: float = math.inf
-    why: str = ""
-    above: bool = False
-    below: bool = False
-    also: float = math.nan
-
-    def __contains__(self, value: float) -> bool:
-        if value == self.also:
-            return True
-        low = value > self.least if self.above else value >= self.least
-        return bool(low and (value < self.most if self.below else value <= self.most))
-
-    def describe(self) -> str:
-        """The range in words."""
-        words = ["positive" if self.above and not self.least else f"at least {self.least:g}"] * (self.least > -math.inf)
-        words += [f"{'below' if self.below else 'at most'} {self.most:g}"] * (self.most < math.inf)
-        more = f", or {self.also:g}" if self.also == self.also else ""
-        return " and ".join(words) + more + (f" ({self.why})" if self.why else "")
+def _fits(tensor: Tensor, wanted: str, sizes: dict[str, int]) -> bool:
+    kind, *shape = wanted.split()
+    if _name(tensor) not in KINDS[kind] or tensor.ndim != len(shape):
+        return False
+    named = (
+        int(size) if size.isdecimal() else sizes.setdefault(size, found)
+        for size, found in zip(shape, tensor.shape, strict=True)
+    )
+    return tuple(named) == tuple(tensor.shape)
 
 
-COUNT = Bounds(0, 2**53)  # whole numbers that JSON keeps exactly
-POSITIVE = Bounds(0, 1e300, above=True)
-Count = Annotated[int, COUNT]
-Positive = Annotated[float, POSITIVE]
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors, copied where they share memory, which safetensors refuses to write twice."""
+    seen: set[int] = set()
+    ready = {}
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        ready[name] = tensor.clone() if place in seen else tensor
+        seen.add(place)
+    return ready
 
 
-def checked(value: Any, kind: Any, where: str) -> Any:
-    """The value, converted to type ``kind``: dictionaries become data classes and named tuples, text becomes paths.
-
-    Args:
-        value: what was read.
-        kind: the type that it should have; Any allows everything.
-        where: the name of the value in the message of the `UserError` that is raised if it does not fit.
-
-    >>> checked({"a": 1}, dict[str, float], "weights")
-    {'a': 1.0}
-    >>> checked("1", int, "epochs")
-    Traceback (most recent call last):
-    ...
-    magnet.errors.UserError: epochs is '1', expected a whole number
-    """
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        found = checked(value, arguments[0], where)
-        for bounds in arguments[1:]:
-            if isinstance(bounds, Bounds) and found is not None and found not in bounds:
-                raise UserError(f"{where} is {_short(value)}, expected {bounds.describe()}")
-        return found
-    if origin in (Union, types.UnionType):
-        return _one_of(value, arguments, where)
-    if origin is Literal:
-        if any(value == known and type(value) is type(known) for known in arguments):
-            return value
-        raise _unfit(value, f"one of {', '.join(map(repr, arguments))}", where)
-    if origin in (list, tuple, dict):
-        return _container(value, origin, arguments, where)
-    if isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") or is_typeddict(kind)):
-        return _fields(value, kind, where)
-    return _plain(value, kind, where)
-
-
-def _plain(value: Any, kind: Any, where: str) -> Any:
-    if kind is Any:
-        return value
-    if kind is None or kind is type(None):
-        if value is None:
-            return None
-        raise _unfit(value, "nothing", where)
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            if math.isfinite(value):
-                return float(value)
-        except OverflowError:
-            pass
-        raise _unfit(value, "a finite number", where)
-    if kind is Path and isinstance(value, str) and "\0" not in value:
-        return Path(value)
-    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
-        return value
-    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
-    raise _unfit(value, names.get(kind, getattr(kind, "__name__", str(kind))), where)
-
-
-def _one_of(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
-    reasons = []
-    for kind in sorted(kinds, key=lambda kind: kind is float):  # whole numbers stay whole where both are allowed
-        try:
-            return checked(value, kind, where)
-        except UserError as error:
-            if kind is not type(None):
-                reasons.append(str(error))
-    raise UserError(reasons[0])
-
-
-def _container(value: Any, origin: Any, arguments: tuple[Any, ...], where: str) -> Any:
-    if origin is dict:
-        if not isinstance(value, Mapping) or not all(isinstance(key, arguments[0]) for key in value):
-            raise _unfit(value, "named values", where)
-        return {key: checked(entry, arguments[1], f"{where}[{_short(key)}]") for key, entry in value.items()}
-    if not isinstance(value, list | tuple):
-        raise _unfit(value, "a list", where)
-    if origin is tuple and arguments[-1] is not ...:
-        if len(value) != len(arguments):
-            raise _unfit(value, f"a list of {len(arguments)}", where)
-        kinds = zip(value, arguments, strict=True)
-        return tuple(checked(entry, kind, f"{where}[{i}]") for i, (entry, kind) in enumerate(kinds))
-    return origin(checked(entry, arguments[0], f"{where}[{i}]") for i, entry in enumerate(value))
-
-
-def _fields(value: Any, kind: Any, where: str) -> Any:
-    """A data class, named tuple or typed dictionary, without unknown names and with all required ones."""
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise _unfit(value, "named values", where)
-    hints = get_type_hints(kind, include_extras=True)
-    if dataclasses.is_dataclass(kind):
-        missing = (dataclasses.MISSING, dataclasses.MISSING)
-        needed = {f.name for f in dataclasses.fields(kind) if (f.default, f.default_factory) == missing}
-        known = {f.name for f in dataclasses.fields(kind)}
-    elif is_typeddict(kind):
-        needed, known = set(kind.__required_keys__), set(hints)
-    else:
-        needed, known = set(kind._fields) - set(kind._field_defaults), set(kind._fields)
-    unknown, absent = sorted(set(value) - known), sorted(needed - set(value))
-    if unknown:
-        raise UserError(f"{where} has {_short(unknown[0])}, which is not known here")
-    if absent:
-        raise UserError(f"{where} has no {absent[0]!r}")
-    found = {name: checked(entry, hints[name], f"{where}: {name}") for name, entry in value.items()}
-    return found if is_typeddict(kind) else kind(**found)
-
-
-def _unfit(value: Any, expected: str, where: str) -> UserError:
-    return UserError(f"{where} is {_short(value)}, expected {expected}")
-
-
-def _short(value: Any) -> str:
-    """A value as a message shows it: in one line, not longer than forty characters."""
-    text = repr(value) if isinstance(value, str | int | float | bool | None) else type(value).__name__
-    return text if len(text) <= 40 else text[:37] + "..."
+def _name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

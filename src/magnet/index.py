@@ -10,6 +10,7 @@ from torch import Tensor
 
 from magnet.clustering import ClustersPerClass, KMeansResult, kmeans_per_class, order_by_group
 from magnet.errors import UserError
+from magnet.files import Stored, check_layout, read_tensors, write_tensors
 from magnet.neighbours import (
     check_ids,
     check_number,
@@ -19,7 +20,6 @@ from magnet.neighbours import (
     nearest_of_chunk,
     split_rows,
 )
-from magnet.tensors import Stored, check_layout, read_tensors, write_tensors
 from magnet.tree import FEWEST, CentreTree, sample_of
 
 _FORMAT = "magnet-cluster-index/1"

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
+from magnet.files import check_layout
 from magnet.index import ClusterIndex
 from magnet.neighbours import check_ids, check_number, check_representations, check_whole
-from magnet.tensors import check_layout
 
 # Losses are summed as whole multiples of this: sums of integers are exact, so they do not drift over millions of
 # updates, and a restored sampler has the very weights of the one that was saved.

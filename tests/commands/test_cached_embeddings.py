@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from magnet.errors import UserError
-from magnet.files import read_record, write_record
+from magnet.files import read_record, read_tensors, write_record, write_tensors
 from magnet.runs.run import Run
-from magnet.tensors import read_tensors, write_tensors
 from magnet.training.folder import LEARNER, MANIFEST
 
 

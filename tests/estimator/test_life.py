@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 from magnet import MagnetClassifier, NearestClustersClassifier
 from magnet.errors import UserError
 from magnet.experiments.tables import normal_in_ring
-from magnet.tensors import read_tensors, write_tensors
+from magnet.files import read_tensors, write_tensors
 
 KINDS = [MagnetClassifier, NearestClustersClassifier]
 

@@ -26,7 +26,7 @@ from faults.hostile import damaged_inputs, hostile_data
 from faults.options import odd_options
 from faults.outcomes import GOOD, SAID, SAME, SILENT, Outcome, command
 from faults.processes import can_mount, full_disks, killed_runs, readers_beside_a_trainer, readers_of_full_disks
-from magnet.tensors import tensors_digest
+from magnet.files import tensors_digest
 from training.short_runs import run, write_vectors
 
 Cases = Iterable[tuple[str, Outcome]]
@@ -106,7 +106,7 @@ def safety_cost(folder: Path, data: str) -> Cases:
     begun, processor = time.perf_counter(), time.process_time()
     with (
         patch("os.fsync", timed("fsync", os.fsync)),
-        patch("magnet.tensors.tensors_digest", timed("checksums", tensors_digest)),
+        patch("magnet.files.tensors_digest", timed("checksums", tensors_digest)),
     ):
         outcome = command("train", "--data", data, "--out", folder / "run", "--quiet", "--no-evaluate", seconds=3600)
     total, processor = time.perf_counter() - begun, time.process_time() - processor

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from magnet.backbones.pretrained import PHOTOGRAPHS
 from magnet.errors import UserError
-from magnet.files import check_regular, read_json
-from magnet.tensors import is_finite, read_tensors
+from magnet.files import check_regular, is_finite, read_json, read_tensors
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model")  # keys under which training scripts keep weights
 _STRIPPED = ("", "module.", "backbone.", "module.backbone.", "model.")  # left by wrappers

@@ -15,9 +15,8 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from magnet.errors import UserError
-from magnet.files import Bounds, Count, Positive, checked
-from magnet.tensors import check_layout, read_tensors, write_tensors
+from magnet.errors import Bounds, Count, Positive, UserError, checked
+from magnet.files import check_layout, read_tensors, write_tensors
 
 FORMAT = "magnet-estimator/3"
 LABELS = ("classes_", "centre_labels_", "feature_names_in_")  # kept as JSON, with their type

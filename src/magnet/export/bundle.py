@@ -14,14 +14,23 @@ from torch import Tensor
 
 import magnet
 from magnet.backbones import Backbone, WhitenedEmbedding, build
-from magnet.errors import UserError
+from magnet.errors import UserError, checked
 from magnet.export.description import Description, NetworkPart, ViewsPart, VotesPart, preprocessing
 from magnet.export.model import Model
-from magnet.files import as_path, checked, file_digest, read_json, read_record, replacing_folder, write_record
+from magnet.files import (
+    as_path,
+    check_layout,
+    file_digest,
+    read_json,
+    read_record,
+    read_tensors,
+    replacing_folder,
+    write_record,
+    write_tensors,
+)
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.runs.evaluate import evaluate, plain_errors
 from magnet.runs.run import Run
-from magnet.tensors import check_layout, read_tensors, write_tensors
 from magnet.training.config import BUNDLE, check_bundle, check_model
 from magnet.training.inputs import Report, device_of
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from magnet.backbones import check_backbone
 from magnet.data import Augmentation
 from magnet.data.images import room
-from magnet.errors import UserError
-from magnet.files import Bounds, Positive, checked
+from magnet.errors import Bounds, Positive, UserError, checked
 
 Width = Annotated[int, Bounds(0, 2**16, "of a layer")]
 Side = Annotated[int, Bounds(1, 2**14, "pixels")]

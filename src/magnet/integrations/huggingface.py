@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
 from magnet.backbones.timm import import_torchvision
+from magnet.files import read_tensors, write_tensors
 from magnet.index import ClusterIndex
 from magnet.integrations.neighbourhoods import Indexed, Neighbourhoods
 from magnet.objective import MagnetLoss, MagnetOutput, magnet_objective
-from magnet.tensors import read_tensors, write_tensors
 
 with suppress(ImportError):
     import_torchvision()  # transformers imports it where it is installed, which would fail beside a CPU build of torch

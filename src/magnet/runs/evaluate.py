@@ -11,9 +11,9 @@ from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.data.sources import has_label
-from magnet.errors import UserError
+from magnet.errors import Bounds, UserError
 from magnet.evaluation.errors import Ranking, calibration_error, retrieval, verification, worst_classes
-from magnet.files import Bounds, inside, read_record, write_record
+from magnet.files import inside, read_record, write_record
 from magnet.runs.run import Run, rankings, refitted
 from magnet.training.folder import merge_again, restore_parts
 from magnet.training.workbench import absolute, open_for

@@ -21,12 +21,11 @@ from torch import Tensor
 
 from magnet.classify import STAYS_KNOWN, NearestClusters, SoftNeighbours, novelty
 from magnet.data import Dataset
-from magnet.errors import UserError
+from magnet.errors import Bounds, Count, Positive, UserError, checked
 from magnet.evaluation.errors import FOLDS, MANY, Ranking, choose_temperature
-from magnet.files import Bounds, Count, Positive, as_path, checked, inside, read_record, write_record
+from magnet.files import as_path, inside, read_record, read_tensors, write_record, write_tensors
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.start import first_directions
-from magnet.tensors import read_tensors, write_tensors
 from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, check_run, read_config
 from magnet.training.folder import (
     FOLDER,

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import yaml
 
 from magnet.backbones.pretrained import EXTRA, PHOTOGRAPHS, PRETRAINED
-from magnet.errors import UserError
-from magnet.files import Bounds, checked, memory, read_text, replacing
+from magnet.errors import Bounds, UserError, checked
+from magnet.files import memory, read_text, replacing
 
 CONFIG = "config.yaml"  # in a run folder
 # Settings that change neither weights nor representations.

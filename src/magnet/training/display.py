@@ -21,8 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Column
 from torch import Tensor
 
-from magnet.errors import UserError, visible
-from magnet.files import Count, inside
+from magnet.errors import Count, UserError, visible
+from magnet.files import inside
 from magnet.index import ClusterIndex
 from magnet.training.config import check_logger
 

@@ -28,21 +28,22 @@ from torch import Tensor, nn
 from magnet.data import Dataset
 from magnet.data.dataset import Digest
 from magnet.data.groups import merge_by
-from magnet.errors import UserError
+from magnet.errors import Count, UserError, checked
 from magnet.files import (
-    Count,
-    checked,
+    Stored,
+    check_layout,
     discard,
     inside,
     opened,
     read_record,
+    read_tensors,
     replacing,
     replacing_folder,
     storing,
     write_record,
+    write_tensors,
 )
 from magnet.index import ClusterIndex
-from magnet.tensors import Stored, check_layout, read_tensors, write_tensors
 from magnet.training.display import Logger, Watched
 
 FORMAT: Literal["magnet-checkpoint/1"] = "magnet-checkpoint/1"

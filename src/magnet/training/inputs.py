@@ -28,7 +28,7 @@ from magnet.backbones import Backbone, build, load_weights
 from magnet.backbones.pretrained import PRETRAINED
 from magnet.data import Augmentation, Dataset, normalise
 from magnet.errors import UserError
-from magnet.tensors import read_tensors, write_tensors
+from magnet.files import read_tensors, write_tensors
 from magnet.training.config import REVISION, TrainConfig
 
 Report = Callable[[int, int], None]  # called with the number of examples done and the total

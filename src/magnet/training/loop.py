@@ -22,10 +22,10 @@ from torch import Tensor
 from magnet.classify import SoftNeighbours
 from magnet.errors import RangeError, UserError
 from magnet.evaluation.errors import Judged, judge
+from magnet.files import is_finite
 from magnet.index import ClusterIndex
 from magnet.methods.base import generator, seed_globally
 from magnet.sampler import LARGEST_LOSS
-from magnet.tensors import is_finite
 from magnet.training.config import NO_MATTER, TrainConfig
 from magnet.training.display import BatchWatch, Display, churn, open_logger
 from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index

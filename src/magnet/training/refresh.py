@@ -12,9 +12,8 @@ from torch import Tensor
 from magnet.backbones import has_batchnorm, reestimate_batchnorm
 from magnet.clustering import ClustersPerClass, KMeansResult, distinct, kmeans_per_class
 from magnet.data import Dataset
-from magnet.files import inside
+from magnet.files import inside, write_tensors
 from magnet.index import ClusterIndex
-from magnet.tensors import write_tensors
 from magnet.training.inputs import Report, Views, batches, passes
 from magnet.training.workbench import Learner, Workbench
 

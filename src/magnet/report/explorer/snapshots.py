@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from magnet.errors import UserError
+from magnet.files import read_tensors
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.neighbours import nearest
 from magnet.report.explorer.examples import Predictions, log_loss
 from magnet.report.layout import Positions, lay_out
 from magnet.runs.run import Run
-from magnet.tensors import read_tensors
 
 ROWS = 1024  # of distances to all centres at a time
 REFRESH = {**LAYOUT, "representations": "float N d"}  # what the file of a kept refresh holds
