@@ -5,8 +5,10 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
+from magnet.evaluation import suspects
 from magnet.evaluation.suspects import Doubts, doubt_labels
-from magnet.experiments.suspects import plant, precision
+from magnet.experiments.suspects import plant, suspected
+from magnet.start import fit_start
 
 X, Y = load_digits(return_X_y=True)
 X, Y = torch.tensor(X[:700] / 16), Y[:700]
@@ -20,7 +22,7 @@ def searched():
 
 def test_nine_of_ten_planted_labels_are_among_as_many_suspects(searched):
     _, planted, doubts = searched
-    assert precision(-doubts.loss.numpy(), planted) > 0.9
+    assert suspected(-doubts.loss.numpy(), planted).mean() > 0.9
 
 
 def test_the_suggestion_is_the_label_that_was_replaced(searched):
@@ -48,3 +50,26 @@ def test_the_only_example_of_a_class_is_not_doubted():
 def test_a_label_without_any_vote_has_a_finite_loss():
     doubts = Doubts.of(torch.tensor([[0.0, 1.0]]), torch.tensor([0]))
     assert float(doubts.loss[0]) == pytest.approx(27.6, abs=0.1)
+
+
+def test_of_very_many_examples_all_are_judged_by_the_votes_of_some(searched, monkeypatch):
+    given, planted, all_vote = searched
+    seen = []
+
+    def counted(part, *arguments, **options):
+        seen.append(len(part.labels))
+        return fit_start(part, *arguments, **options)
+
+    monkeypatch.setattr(suspects, "fit_start", counted)
+    monkeypatch.setattr(suspects, "MOST_VOTERS", 300)
+    monkeypatch.setattr(suspects, "BLOCK", 10 * 16)  # votes of 16 examples at once
+    doubts = doubt_labels(X, torch.from_numpy(given))
+    assert max(seen) <= 300 + 10
+    assert suspected(-doubts.loss.numpy(), planted).mean() > 0.85
+    assert (doubts.suggestion == all_vote.suggestion).float().mean() > 0.9
+
+
+def test_a_rare_class_keeps_its_votes_among_very_many_examples():
+    labels = torch.tensor([0] * 990 + [1] * 4)
+    kept = labels[suspects.some_of_each(labels, most=100, seed=1)]
+    assert kept.bincount().tolist() == [100, 4]

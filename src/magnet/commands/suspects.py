@@ -17,8 +17,8 @@ from magnet.training.config import check_run
 HELP = """The examples whose labels are likely wrong, worst first.
 
 The training examples are judged by votes that they had no part in, a tenth of them at a time; examples of other parts
-by the clusters of the run. The table has path, label, suggestion, loss (-log of the probability of the label),
-probability (of the suggestion), split and row.
+by the clusters of the run. Of more than 50,000 all are judged, by the votes of so many. The table has path, label,
+suggestion, loss (-log of the probability of the label), probability (of the suggestion), split and row.
 
 examples:
   magnet suspects runs/photos
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
     from magnet.runs.run import Run
     from magnet.runs.suspects import find_suspects
 
-    with progress("embedding") as report:
+    with progress("judging") as report:
         run = Run(options.run, report=report)
         say_notes(run.notes)
         found = find_suspects(run, options.part)

@@ -1,19 +1,23 @@
 """Labels that are likely wrong: those to which the votes of other examples give a low probability.
 
 By cross-validation in ten folds: the closed-form start (`magnet.start`) and the clusters are fitted to nine folds, and
-vote for the labels of the tenth.
+vote for the labels of the tenth. Of more than 50,000 examples all are judged, by the votes of so many.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from magnet.recipe import Recipe, vote
+from magnet.classify import SoftNeighbours
+from magnet.recipe import LEAST_OF_CLASS, Recipe, vote
 from magnet.start import fit_start
 from magnet.votes import Examples, choose_pull, cluster, hold_out, stratified_folds
 
 FOLDS = 10
+MOST_VOTERS = 50_000  # whose votes judge a fold, or ten of each class: those of a million examples would take an hour
+BLOCK = 2**24  # votes that are in memory at once
 LEAST = 1e-12  # probability, so that the loss of a label without any vote is 27.6 and not infinite
 
 
@@ -32,12 +36,19 @@ class Doubts(NamedTuple):
         return cls(-own.clamp_min(LEAST).log(), best.indices, best.values)
 
 
-def doubt_labels(vectors: Tensor, labels: Tensor, *, recipe: Recipe | None = None, seed: int = 0) -> Doubts:
+def doubt_labels(
+    vectors: Tensor,
+    labels: Tensor,
+    *,
+    recipe: Recipe | None = None,
+    seed: int = 0,
+    report: Callable[[int, int], None] | None = None,
+) -> Doubts:
     """Doubts of labels (n,) 0..C-1 of vectors (n, d): features, or representations.
 
     What the recipe does not give of power, standardisation, shrinkage and clusters, and the centres, are chosen as
     `MagnetClassifier` chooses them, by the log-loss on held-out examples. An example that is the only one of its class
-    cannot be doubted: its loss is 0.
+    cannot be doubted: its loss is 0. ``report`` is told how many are judged, of how many.
 
     Examples:
         >>> x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
@@ -47,34 +58,58 @@ def doubt_labels(vectors: Tensor, labels: Tensor, *, recipe: Recipe | None = Non
         >>> int(doubt_labels(x, y).loss.argmax())
         7
     """
-    votes = _left_out_votes(Examples(vectors.double(), labels), (recipe or Recipe()).bounded(vectors), seed)
-    doubts = Doubts.of(votes, labels)
-    alone = torch.bincount(labels)[labels] == 1
-    return Doubts(doubts.loss.masked_fill(alone, 0.0), doubts.suggestion.where(~alone, labels), doubts.probability)
-
-
-def _left_out_votes(examples: Examples, recipe: Recipe, seed: int) -> Tensor:
-    """Probabilities (n, C) of each example by votes of the other folds."""
-    labels = examples.labels
-    weight = torch.ones(int(labels.max()) + 1, dtype=torch.float64)
-    chosen = _choose(recipe, examples, weight, seed)
-    found = torch.zeros(len(labels), len(weight), dtype=torch.float64)
+    recipe = (recipe or Recipe()).bounded(vectors)
+    classes = int(labels.max()) + 1
+    chosen = _choose(recipe, Examples(vectors, labels), classes, seed)
+    found = Doubts(torch.zeros(len(labels), dtype=torch.float64), labels.clone(), torch.zeros(len(labels)).double())
     fold = stratified_folds(labels, FOLDS, seed)
     for number in range(FOLDS):
-        out = fold == number
-        if not out.any():
+        out = (fold == number).nonzero()[:, 0]
+        if not len(out):
             continue
-        part = examples.take((~out).nonzero()[:, 0])
+        others = (fold != number).nonzero()[:, 0]
+        kept = others[some_of_each(labels[others], MOST_VOTERS, seed)]
+        part = Examples(vectors[kept].double(), labels[kept])
         start = fit_start(
-            part, chosen.start_clusters, chosen.shrinkage, recipe.dim_for(examples.x, chosen.kernel_width),
+            part, chosen.start_clusters, chosen.shrinkage, recipe.dim_for(vectors, chosen.kernel_width),
             power=chosen.power, standardize=chosen.standardize, kernel_width=chosen.kernel_width, seed=seed,
         )  # fmt: skip
         known = start(part.x)
+        stand, voting = (torch.bincount(labels[rows], minlength=classes) for rows in (others, kept))
+        weight = stand.double() / voting.clamp_min(1)  # an example has the votes of all that it stands for
         rule = vote(cluster(known, part.labels, chosen.n_clusters, seed), weight, chosen.scaling, recipe.neighbours)
         if chosen.pull is not None:
             rule = rule.refined(known, part.labels, pull=chosen.pull)
-        found[out.nonzero(), rule.classes] = rule.predict_proba(start(examples.x[out])).double()
+        for rows in out.split(max(1, BLOCK // classes)):
+            judged = doubts_by(rule, start(vectors[rows].double()), labels[rows], classes)
+            for values, new in zip(found, judged, strict=True):
+                values[rows] = new
+        if report is not None:
+            report(int((fold <= number).sum()), len(fold))
     return found
+
+
+def doubts_by(rule: SoftNeighbours, representations: Tensor, labels: Tensor, classes: int) -> Doubts:
+    """Doubts of labels (n,) 0..classes-1 by votes on representations (n, k) that had no part in them."""
+    votes = rule.predict_proba(representations).double()
+    return Doubts.of(votes.new_zeros(len(votes), classes).index_copy(1, rule.classes, votes), labels)
+
+
+def some_of_each(labels: Tensor, most: int, seed: int) -> Tensor:
+    """Places (m,) of all labels (n,), in order; of more than ``most`` the same share of each class, at least ten.
+
+    >>> labels = torch.tensor([0] * 990 + [1] * 4 + [2] * 30)
+    >>> labels[some_of_each(labels, most=100, seed=0)].bincount()
+    tensor([97,  4, 10])
+    """
+    if len(labels) <= most:
+        return torch.arange(len(labels))
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    by_class = shuffled[labels[shuffled].argsort(stable=True)]
+    sizes = torch.bincount(labels)
+    place = torch.arange(len(labels)) - (sizes.cumsum(0) - sizes)[labels[by_class]]  # inside its class
+    share = (sizes * most / len(labels)).ceil().clamp_min(LEAST_OF_CLASS)
+    return by_class[place < share[labels[by_class]]].sort().values
 
 
 class _Settings(NamedTuple):
@@ -88,8 +123,11 @@ class _Settings(NamedTuple):
     kernel_width: float = 0.0
 
 
-def _choose(recipe: Recipe, examples: Examples, weight: Tensor, seed: int) -> _Settings:
-    """The start and the votes with the least held-out log-loss."""
+def _choose(recipe: Recipe, examples: Examples, classes: int, seed: int) -> _Settings:
+    """The start and the votes with the least held-out log-loss; of very many examples some are enough for that."""
+    examples = recipe.part_to_choose_by(examples, seed)
+    examples = Examples(examples.x.double(), examples.labels)
+    weight = torch.ones(classes, dtype=torch.float64)
     folds = hold_out(examples, recipe.held_out, weight, recipe.neighbours, seed)
     dim = recipe.dim_for(examples.x)
     if folds is None:  # too few examples to hold any out

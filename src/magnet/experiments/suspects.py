@@ -8,6 +8,11 @@ as many folds as Magnet's votes. Its C, and whether features are standardised, a
 fifth of the training part, with the labels that the planting left.
 """
 
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,44 +23,60 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, train_test_split
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import Tensor
 
 from magnet.errors import UserError
 from magnet.evaluation.suspects import FOLDS, doubt_labels
 from magnet.experiments.lab import Lab
-from magnet.experiments.outcome import Outcome, Table, mean_of, spread
+from magnet.experiments.outcome import Outcome, Table, difference, mean_of, paired_interval, spread
+from magnet.files import read_json, replacing
+from magnet.training.config import REVISION
 
 RATES = (0.05, 0.1)
-C_VALUES = (0.01, 0.1, 1.0)
+C_VALUES = (0.001, 0.01, 0.1, 1.0, 10.0)
 SCORES = ("self_confidence", "normalized_margin")
 Array = NDArray[Any]
 
 
 def run(lab: Lab) -> Outcome:
-    """Plant, search and count, with each seed."""
+    """Plant, search and count, with each seed; what is counted is kept, so that a stopped experiment goes on."""
     if lab.data.kind != "vectors":
         raise UserError(f"planted labels are searched among vectors; {lab.data.name} holds {lab.data.kind}")
-    scorer = _cleanlab() if lab.linear else None
+    if lab.linear:
+        _cleanlab()
     train = lab.data.indices("train")
-    X, y = lab.data.batch(train), lab.data.labels[train]
+    X, y = lab.data.batch(train), lab.data.labels[train].numpy()
     first = lab.configure("magnet").seed
-    names = ["magnet", *(SCORES if scorer else ())]
-    values: dict[str, Any] = {f"{rate:g}": {name: [] for name in names} for rate in RATES}
-    model: Pipeline | None = None
+    keep = partial(_kept, lab.out / "plantings", json.dumps([REVISION, FOLDS, C_VALUES, lab.data.digest.to_dict()]))
+    found: list[dict[str, list[list[bool]]]] = [{} for _ in RATES]  # by name, which planted labels each seed found
+    values: dict[str, Any] = {}
+    if lab.linear:
+        values["logistic"] = keep("logistic", partial(_tuned, X.numpy(), plant(y, RATES[0], first)[0], first))
     for seed in range(first, first + lab.seeds):
-        for rate in RATES:
-            given, planted = plant(y.numpy(), rate, seed)
-            found = values[f"{rate:g}"]
-            doubts = doubt_labels(X, torch.from_numpy(given), seed=seed)
-            found["magnet"].append(precision(-doubts.loss.numpy(), planted))
-            if scorer is not None:
-                model = _tuned(X.numpy(), given, seed) if model is None else model
-                folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-                votes = cross_val_predict(model, X.numpy(), given, cv=folds, method="predict_proba")
-                for score in SCORES:
-                    found[score].append(precision(scorer(given, votes, method=score), planted))
-    if model is not None:
-        values["logistic"] = {"C": model["fit"].C, "standardised": "scale" in model.named_steps}
-    return Outcome([_table(lab, values, names, len(y))], values=values)
+        for rate, by_name in zip(RATES, found, strict=True):
+            planted = plant(y, rate, seed)
+            rows = keep(f"magnet-{seed}-{rate:g}", partial(_by_magnet, X, *planted, seed))
+            if lab.linear:
+                model = _logistic(**values["logistic"])
+                rows |= keep(f"cleanlab-{seed}-{rate:g}", partial(_by_cleanlab, model, X.numpy(), *planted, seed))
+            for name, those in rows.items():
+                by_name.setdefault(name, []).append(those)
+    values |= {f"{rate:g}": _measures(by_name) for rate, by_name in zip(RATES, found, strict=True)}
+    return Outcome([_table(lab, values, list(found[0]), len(y))], values=values)
+
+
+def _kept(folder: Path, key: str, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was made under this key before, or is made now and kept."""
+    path = folder / f"{name}.json"
+    with suppress(OSError, ValueError, KeyError):
+        known: dict[str, Any] = read_json(path)
+        if known.pop("key") == key:
+            return known
+    made = make()
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as draft:
+        draft.write_text(json.dumps({"key": key} | made), encoding="utf-8")
+    return made
 
 
 def plant(labels: Array, rate: float, seed: int) -> tuple[Array, Array]:
@@ -73,27 +94,56 @@ def plant(labels: Array, rate: float, seed: int) -> tuple[Array, Array]:
     return given, rows
 
 
-def precision(quality: Array, planted: Array) -> float:
-    """The share of planted rows among as many with the lowest quality (n,)."""
+def suspected(quality: Array, planted: Array) -> Array:
+    """Which of the planted rows (m,) are among the m of the lowest quality (n,): their mean is the precision.
+
+    >>> suspected(np.array([0.9, 0.2, 0.8, 0.1]), planted=np.array([2, 3]))
+    array([False,  True])
+    """
     worst = np.argsort(quality, kind="stable")[: len(planted)]
-    return float(np.isin(worst, planted).mean())
+    return np.isin(planted, worst)
 
 
-def _tuned(X: Array, y: Array, seed: int) -> Pipeline:
-    """The logistic regression with the least log-loss on a fifth of the examples, not fitted."""
+def _by_magnet(X: Tensor, given: Array, planted: Array, seed: int) -> dict[str, Any]:
+    loss = doubt_labels(X, torch.from_numpy(given), seed=seed).loss
+    return {"magnet": suspected(-loss.numpy(), planted).tolist()}
+
+
+def _by_cleanlab(model: Pipeline, X: Array, given: Array, planted: Array, seed: int) -> dict[str, Any]:
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    votes = cross_val_predict(model, X, given, cv=folds, method="predict_proba")
+    scorer = _cleanlab()
+    return {score: suspected(scorer(given, votes, method=score), planted).tolist() for score in SCORES}
+
+
+def _measures(found: dict[str, list[list[bool]]]) -> dict[str, Any]:
+    """The precision of each seed, and how much higher Magnet's is, over planted labels and seeds."""
+    rows = {name: np.array(seeds) for name, seeds in found.items()}
+    measures: dict[str, Any] = {name: seeds.mean(axis=1).tolist() for name, seeds in rows.items()}
+    others = [name for name in rows if name != "magnet"]
+    return measures | {"difference": {name: paired_interval(rows["magnet"], rows[name]) for name in others}}
+
+
+def _tuned(X: Array, y: Array, seed: int) -> dict[str, Any]:
+    """The settings of the logistic regression with the least log-loss on a fifth of the examples."""
     counts = np.bincount(y)
     X_part, X_held, y_part, y_held = train_test_split(
         X, y, test_size=0.2, stratify=y if counts[counts > 0].min() > 1 else None, random_state=seed
     )
-    tried: list[tuple[float, int, Pipeline]] = []
+    tried: list[tuple[float, int, dict[str, Any]]] = []
     for C in C_VALUES:
-        for steps in ([("scale", StandardScaler())], []):
-            model = Pipeline([*steps, ("fit", LogisticRegression(C=C, max_iter=300))])
+        for standardised in (True, False):
+            model = _logistic(C, standardised)
             votes = model.fit(X_part, y_part).predict_proba(X_held)
             known = np.isin(y_held, model["fit"].classes_)
             loss = log_loss(y_held[known], votes[known], labels=model["fit"].classes_)
-            tried.append((loss, len(tried), model))
+            tried.append((loss, len(tried), {"C": C, "standardised": standardised}))
     return min(tried)[2]
+
+
+def _logistic(C: float, standardised: bool) -> Pipeline:
+    scale = [("scale", StandardScaler())] if standardised else []
+    return Pipeline([*scale, ("fit", LogisticRegression(C=C, max_iter=300))])
 
 
 def _cleanlab() -> Any:
@@ -112,14 +162,18 @@ def _table(lab: Lab, values: dict[str, Any], names: list[str], examples: int) ->
         "self_confidence": "cleanlab, self-confidence",
         "normalized_margin": "cleanlab, margin",
     }
-    rows = [[titles[name], *(spread(values[f"{rate:g}"][name]) for rate in RATES)] for name in names]
+    rows, by_rate = [], [values[f"{rate:g}"] for rate in RATES]
+    for name in names:
+        ahead = (difference(found["difference"][name]) if name != "magnet" else "" for found in by_rate)
+        rows.append([titles[name], *(spread(found[name]) for found in by_rate), *ahead])
     about = ""
     if "logistic" in values:
         scaled = "standardised" if values["logistic"]["standardised"] else "as they are"
         about = f" cleanlab: a logistic regression, C = {values['logistic']['C']:g}, features {scaled}."
     return Table(
         f"{lab.data.name}: {examples:,} training examples, precision at the number planted, in %",
-        ["", *(f"{rate:.0%} planted" for rate in RATES)],
+        ["", *(f"{rate:.0%} planted" for rate in RATES), *(f"Magnet minus this, {rate:.0%}" for rate in RATES)],
         rows,
-        f"{mean_of(lab.seeds).capitalize()}.{about}",
+        f"{mean_of(lab.seeds).capitalize()}.{about} In brackets: 95 % interval, paired bootstrap over planted labels "
+        "and seeds; * where it excludes zero.",
     )

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from magnet.evaluation.suspects import Doubts, doubt_labels
+from magnet.evaluation.suspects import BLOCK, Doubts, doubt_labels, doubts_by
 from magnet.files import read_json, replacing
 from magnet.recipe import Recipe
 from magnet.runs.run import Run
 
-FORMAT = 2  # of what is kept in a run: raised when the same run and data are given other numbers
+FORMAT = 3  # of what is kept in a run: raised when the same run and data are given other numbers
 PARTS = ("train", "validation", "test")
 
 
@@ -50,7 +50,7 @@ def doubts_among(run: Run, places: Tensor) -> Doubts:
         )
     vectors = run.data.batch(run.train[places]) if run.kind == "vectors" else run.references[places]
     present, labels = run.labels[places].unique(return_inverse=True)
-    found = doubt_labels(vectors, labels, recipe=recipe, seed=config.seed)
+    found = doubt_labels(vectors, labels, recipe=recipe, seed=config.seed, report=run.report)
     return found._replace(suggestion=present[found.suggestion])
 
 
@@ -88,7 +88,7 @@ def find_suspects(run: Run, part: str = "train") -> list[dict[str, Any]]:
 
 def _doubts_of(run: Run, part: str, rows: Tensor) -> Doubts:
     """Doubts of examples that were not trained on, by the run's clusters."""
-    rule = run.rule("knc")
-    votes = rule.predict_proba(run.part(part)).double()
-    probabilities = votes.new_zeros(len(votes), len(run.classes)).index_copy(1, rule.classes, votes)
-    return Doubts.of(probabilities, run.data.labels[rows])
+    rule, representations = run.rule("knc"), run.part(part)
+    blocks = torch.arange(len(rows)).split(max(1, BLOCK // len(run.classes)))
+    found = [doubts_by(rule, representations[b], run.data.labels[rows[b]], len(run.classes)) for b in blocks]
+    return Doubts(*(torch.cat(values) for values in zip(*found, strict=True)))
