@@ -69,7 +69,9 @@ def test_vectors_without_labels_are_embedded(digits_run, tmp_path, magnet):
     vectors = open_data("digits").vectors[:5]
     np.save(tmp_path / "new.npy", vectors)
     np.savez(tmp_path / "new.npz", data=vectors)  # as --data takes it too
-    for name in ("new.npy", "new.npz"):
+    np.savetxt(tmp_path / "new.csv", vectors, delimiter=";")
+    np.savetxt(tmp_path / "new.tsv", vectors, delimiter="\t", header="\t".join(f"p{i}" for i in range(64)), comments="")
+    for name in ("new.npy", "new.npz", "new.csv", "new.tsv"):
         assert "5 representations" in magnet("embed", digits_run, tmp_path / name, "--out", tmp_path / f"{name}.npz")
 
 

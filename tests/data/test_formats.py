@@ -40,6 +40,11 @@ def write_semicolons(folder):
     return folder / "x.csv"
 
 
+def write_tabs(folder):
+    frame().to_csv(folder / "x.tsv", sep="\t", index=False)
+    return folder / "x.tsv"
+
+
 def write_parquet(folder):
     frame().to_parquet(folder / "x.parquet")
     return folder / "x.parquet"
@@ -84,7 +89,7 @@ def write_datasets(folder):
 
 
 VECTORS = [
-    write_csv, write_semicolons, write_parquet, write_lists, write_data_target, write_polars, write_shards,
+    write_csv, write_semicolons, write_tabs, write_parquet, write_lists, write_data_target, write_polars, write_shards,
     write_datasets,
 ]  # fmt: skip
 
@@ -118,6 +123,9 @@ def test_an_npy_takes_its_labels_from_a_file_beside_it(tmp_path, vector_run):
     path = str(tmp_path / "X_train.npy")
     with pytest.raises(UserError, match=r"found no labels beside it, such as y_train\.npy .* --label FILE"):
         open_data(path)
+    np.save(tmp_path / "features.npy", X)
+    with pytest.raises(UserError, match=r"beside it, such as label\.npy or labels\.txt"):
+        open_data(str(tmp_path / "features.npy"))
     np.save(tmp_path / "y_train.npy", Y)
     (tmp_path / "words.txt").write_text("".join(f"{y}\n" for y in Y))
     for label in ("", "words.txt", str(tmp_path / "words.txt")):

@@ -24,7 +24,7 @@ from magnet.export import Model, load
 from magnet.files import opened, reading
 from magnet.runs.run import Run
 
-VECTORS = ".npy, .npz with X, .csv or .parquet"
+VECTORS = ".npy, .npz with X, .csv, .tsv or .parquet"
 
 
 class Queries(NamedTuple):
@@ -123,7 +123,7 @@ def _read(path: Path) -> tuple[np.ndarray, list[str]]:
             return found[vectors], names if len(names) == len(found[vectors]) else []
         if kind == ".npy":
             return np.atleast_2d(read_npy(path)), []
-        if kind == ".csv":
+        if kind in (".csv", ".tsv"):
             return _read_csv(path)
         if kind == ".parquet":
             return read_table(path)
@@ -134,8 +134,9 @@ def _read_csv(path: Path) -> tuple[np.ndarray, list[str]]:
     """A CSV of numbers alone, or a table with column names, whose column of labels is ignored."""
     with opened(path) as file:
         first = file.readline(2**24).decode("utf-8-sig")
+    delimiter = max(",;\t", key=first.count)
     try:
-        [float(word) for word in first.split(",")]
+        [float(word) for word in first.split(delimiter)]
     except ValueError:
         return read_vectors(path)
-    return np.loadtxt(path, delimiter=",", ndmin=2, encoding="utf-8-sig", dtype=np.float32), []
+    return np.loadtxt(path, delimiter=delimiter, ndmin=2, encoding="utf-8-sig", dtype=np.float32), []

@@ -33,7 +33,7 @@ Inputs = Annotated[
     tyro.conf.arg(
         metavar="INPUT ...",
         help="Photos, or folders of them with all that is in them; for a run on vectors .npy, .npz with X, "
-        ".csv or .parquet, a row for each vector.",
+        ".csv, .tsv or .parquet, a row for each vector.",
         help_behavior_hint="(one or more)",
     ),
 ]

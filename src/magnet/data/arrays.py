@@ -164,8 +164,9 @@ def labels_beside(path: Path, label: str = "") -> Path:
             )
         return found
     stems = [path.stem.replace("X", "y", 1), *LABELS]
-    tried = [path.with_name(f"{stem}{kind}") for stem in stems for kind in (".npy", ".txt")]
-    beside = next((file for file in tried if file != path and file.is_file()), None)
+    files = (path.with_name(f"{stem}{kind}") for stem in stems for kind in (".npy", ".txt"))
+    tried = [file for file in files if file.stem != path.stem]
+    beside = next((file for file in tried if file.is_file()), None)
     if beside is None:
         raise UserError(
             f"{path}: found no labels beside it, such as {tried[0].name} or labels.txt; name them as --label FILE."

@@ -31,8 +31,8 @@ from magnet.errors import UserError, did_you_mean
 from magnet.files import reading
 
 EXPECTED = (
-    "a folder of class folders, a .csv or .parquet with a column of labels, an .npz with X and y, an .npy with labels "
-    "beside it, a folder saved by datasets, a .tar of images with their labels, digits, or "
+    "a folder of class folders, a .csv, .tsv or .parquet with a column of labels, an .npz with X and y, an .npy with "
+    "labels beside it, a folder saved by datasets, a .tar of images with their labels, digits, or "
     + ", ".join(f"{name}:FOLDER" for name in READERS)
 )
 SMALLEST = 64  # the short side of a photograph, in pixels: what is smaller is a digit, an icon or a thumbnail
@@ -113,7 +113,7 @@ def _find(spec: str) -> Reader:
         hint = did_you_mean(name, READERS)
         raise UserError(f"{spec}: no benchmark set is called {name!r}{hint} There are: {', '.join(READERS)}.")
     readers: dict[str, Callable[[Path], Reader]] = {
-        ".csv": _csv, ".npz": _npz, ".npy": _npy, ".parquet": _table, ".tar": _tar,
+        ".csv": _csv, ".tsv": _csv, ".npz": _npz, ".npy": _npy, ".parquet": _table, ".tar": _tar,
     }  # fmt: skip
     if path.suffix.lower() not in readers:
         found = "is a file of another kind" if path.exists() else "does not exist"
