@@ -88,3 +88,22 @@ def test_nothing_is_declared_for_a_torchvision_that_imports(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
     bridge.import_torchvision()
     assert bridge._library is None
+
+
+@pytest.mark.parametrize("name", ["tf_efficientnet_lite0", "vit_tiny_patch16_224", "resnet10t"])
+def test_layers_of_the_trunk_are_all_of_it_from_the_input_on(timm: ModuleType, name: str) -> None:
+    backbone = backbones.build(f"timm/{name}", example_shape=(3, 64, 64), dim=4)
+    layers = backbone.trunk_layers()
+    assert {id(p) for layer in layers for p in layer} == {id(p) for p in backbone.trunk_parameters()}
+    assert sum(map(len, layers)) == len(list(backbone.trunk_parameters()))
+    stem = next(module for module in backbone.trunk.modules() if isinstance(module, torch.nn.Conv2d))
+    assert any(p is stem.weight for p in layers[0])
+
+
+def test_nothing_is_propagated_into_a_frozen_part(timm: ModuleType) -> None:
+    backbone = backbones.build("timm/tf_efficientnet_lite0", example_shape=(3, 32, 32), dim=4)
+    backbones.freeze_part(backbone, 0.35)
+    backbone(torch.randn(2, 3, 32, 32)).sum().backward()
+    trunk = backbone.trunk
+    assert all(p.grad is None for part in (trunk.conv_stem, trunk.bn1, *trunk.blocks[:3]) for p in part.parameters())
+    assert all(p.grad is not None for part in (*trunk.blocks[3:], trunk.conv_head) for p in part.parameters())

@@ -43,6 +43,15 @@ def test_all_layers_but_the_last_of_an_image_network_have_their_own_rate(images,
     assert rates == [pytest.approx([0.1, 0.01])] * 2
 
 
+def test_a_frozen_part_keeps_its_weights_and_the_rest_learns(images, tmp_path):
+    options = {"backbone": "convnet", "image_size": 12, "hidden": 0, "workers": 0, "freeze_part": 0.4}
+    begun = make_workbench(settings(tmp_path / "run", images, **options)).learner.state_dict()
+    after = weights(run(tmp_path / "run", images, steps=2, **options))
+    moved = [not torch.equal(begun[f"network.features.{i}.0.weight"], after[f"network.features.{i}.0.weight"])
+             for i in (0, 2, 3, 5, 6)]  # fmt: skip
+    assert moved == [False, False, True, True, True]
+
+
 def test_the_first_step_of_adamw_is_as_long_as_the_rate_whatever_the_gradient(vectors, tmp_path):
     options = {"method": "softmax", "backbone": "linear", "hidden": 0, "learning_rate": 1e-3}
     begun = make_workbench(settings(tmp_path / "run", vectors, **options)).learner.method.head.weight

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         WhitenedEmbedding,
         freeze,
         freeze_batchnorm,
+        freeze_part,
         has_batchnorm,
         reestimate_batchnorm,
     )
@@ -27,6 +28,7 @@ __all__ = [
     "check_backbone",
     "freeze",
     "freeze_batchnorm",
+    "freeze_part",
     "has_batchnorm",
     "load_weights",
     "names",
@@ -42,7 +44,7 @@ _SMALLEST = {"convnet": 8, "googlenet": 32}  # sides, in pixels, below which not
 __getattr__ = lazily(
     __name__,
     {"Backbone": "base", "WhitenedEmbedding": "base", "freeze": "base", "freeze_batchnorm": "base",
-     "has_batchnorm": "base", "reestimate_batchnorm": "base", "VectorBackbone": "base",
+     "freeze_part": "base", "has_batchnorm": "base", "reestimate_batchnorm": "base", "VectorBackbone": "base",
      "Report": "weights", "load_weights": "weights"},
 )  # fmt: skip
 

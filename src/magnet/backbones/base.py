@@ -64,6 +64,11 @@ class Backbone(nn.Module):
         for module in self.trunk_modules():
             yield from module.parameters()
 
+    def trunk_layers(self) -> list[list[nn.Parameter]]:
+        """The parameters of the trunk, layer by layer, from the input on."""
+        layers = [list(module.parameters()) for module in self.trunk_modules()]
+        return [layer for layer in layers if layer]
+
     def head_parameters(self) -> Iterator[nn.Parameter]:
         """Parameters of the new head. Together with the trunk's they are all parameters."""
         for name, child in self.named_children():
@@ -171,6 +176,19 @@ def freeze(module: Backbone) -> Backbone:
         parameter.requires_grad_(False)
     module.frozen = True
     module.train(module.training)  # puts the trunk into eval mode now
+    return module
+
+
+def freeze_part(module: Backbone, share: float) -> Backbone:
+    """Freeze the first layers of the trunk of `module`, a ``share`` of all, in place: nothing is propagated into them.
+
+    They make the large maps and cost the most, and of pretrained weights these are the most general. Their batch norm
+    goes on as it is set (`freeze_batchnorm`).
+    """
+    layers = module.trunk_layers()
+    for layer in layers[: round(share * len(layers))]:
+        for parameter in layer:
+            parameter.requires_grad_(False)
     return module
 
 

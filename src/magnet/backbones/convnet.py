@@ -37,6 +37,10 @@ class ConvNet(Backbone):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
 
+    def trunk_layers(self) -> list[list[nn.Parameter]]:
+        """The parameters of the trunk, convolution by convolution."""
+        return [layer for block in self.features if (layer := list(block.parameters()))]
+
     def trunk_features(self, x: Tensor) -> Tensor:
         """Pooled features (B, 128) of images x (B, C, H, W)."""
         features: Tensor = self.features(x).mean((2, 3))

@@ -98,6 +98,13 @@ class TimmBackbone(Backbone):
         self.dropout = nn.Dropout(dropout)
         self.embedding = nn.Linear(features, dim) if dim else nn.Identity()
 
+    def trunk_layers(self) -> list[list[nn.Parameter]]:
+        """The parameters of the trunk, layer by layer, from the input on, as timm groups them."""
+        from timm.models import group_parameters
+
+        layers = group_parameters(self.trunk, self.trunk.group_matcher(), return_values=True)
+        return [layers[number] for number in sorted(layers)]
+
     def trunk_features(self, x: Tensor) -> Tensor:
         """Pooled features (B, f) of images x (B, 3, H, W)."""
         if self.fixed_size and tuple(x.shape[2:]) != (self.input_size,) * 2:

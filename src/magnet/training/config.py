@@ -45,6 +45,7 @@ RANGES: dict[str, Bounds] = {
     "weight_decay": Bounds(0, 1e6, "weights would overflow"),
     "annealing": Bounds(0, 1, "the rate of each epoch is that of the one before, times this", above=True),
     "trunk_rate": Bounds(0, 1e38, "beyond single precision", above=True),
+    "freeze_part": Bounds(0, 1, "a share of the layers"),
     "clip": Bounds(0, 1e12, "no gradient is longer"),
     "alpha": Bounds(0, 1e6, "losses would be lost beside it"),
     "scaling": SHARP,
@@ -208,6 +209,9 @@ class TrainConfig:
     """Weights to start the backbone from: .safetensors, or a .pth of tensors only."""
     freeze: bool = False
     """Train only the last layer of an image network: its trunk is run once over the images."""
+    freeze_part: float = 0.0
+    """Share of the layers of an image network, from its input on, that are not trained, as a trunk's first are slow to
+    train and the most general (0: all are trained)."""
     freeze_batchnorm: bool = False
     """Keep the batch-norm statistics of pretrained weights instead of estimating them from this data."""
     warm_start: Path | None = None

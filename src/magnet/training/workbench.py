@@ -16,7 +16,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from magnet.backbones import Backbone, VectorBackbone, WhitenedEmbedding, build, freeze, freeze_batchnorm, load_weights
+from magnet.backbones import (
+    Backbone,
+    VectorBackbone,
+    WhitenedEmbedding,
+    build,
+    freeze,
+    freeze_batchnorm,
+    freeze_part,
+    load_weights,
+)
 from magnet.backbones.pretrained import PRETRAINED, find_weights
 from magnet.backbones.weights import backbone_of
 from magnet.clustering import ClustersPerClass, clusters_by_size
@@ -211,6 +220,8 @@ def make_learner(
         load_weights(network, config.weights)
     if config.freeze:
         freeze(network)
+    if config.freeze_part and kind == "images":
+        freeze_part(network, config.freeze_part)
     if config.freeze_batchnorm:
         freeze_batchnorm(network)
     setting = Setting(labels, classes, network.dim, config.seed, rank, world_size)
