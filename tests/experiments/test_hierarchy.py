@@ -36,3 +36,16 @@ def test_the_seed_decides_the_pairings_and_the_seeds_of_the_final_runs(seed, tmp
     assert trained == pairings * len(lab.methods)
     assert {found[0] for found in searched} == {seed}
     assert searched[0][1] == merge_classes(lab.data, seed + hierarchy.SEARCH_PAIRING).classes
+
+
+@pytest.mark.parametrize("groups", [True, False])
+def test_real_groups_are_tried_only_if_they_are_asked_for(groups, tmp_path, monkeypatch):
+    lab = lab_of(write_vectors(tmp_path / "v.npz", classes=4), tmp_path / "results" / "hierarchy")
+    lab.groups = groups
+    tried = []
+    monkeypatch.setattr(hierarchy, "known_groups", lambda classes: [["0", "1"], ["2", "3"]])
+    monkeypatch.setattr(hierarchy, "merge_groups", lambda data, groups: data)
+    monkeypatch.setattr(hierarchy, "measure_hidden", lambda lab, part, *rest: tried.append(part))
+    monkeypatch.setattr(hierarchy, "hidden_tables", lambda *rest: [])
+    hierarchy.run(lab)
+    assert tried == [hierarchy.PAIRS, hierarchy.GROUPS][: 1 + groups]

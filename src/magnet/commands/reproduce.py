@@ -84,6 +84,8 @@ class ReproduceOptions(TrainConfig):
     linear: bool = True
     """Leaderboard and estimator: also logistic regression (and linear discriminants, class means); slow where classes
     are many."""
+    groups: bool = True
+    """Hierarchy: also merge classes into the groups that they belong to, where these are known."""
     peers: bool = False
     """Compare with losses of pytorch-metric-learning too: Proxy-Anchor, SoftTriple, SupCon, Multi-Similarity, ArcFace,
     Proxy-NCA."""
@@ -153,7 +155,8 @@ def main(arguments: Sequence[str]) -> None:
         lab = Lab(
             configure, folder / name, fixed=frozenset(given), seeds=options.seeds, pairings=options.pairings,
             methods=methods_of(name, options.methods, peers=options.peers), trials=options.trials,
-            settings=options.settings, linear=options.linear, console=console,
+            settings=options.settings, linear=options.linear, groups=options.groups,
+            console=console,
         )  # fmt: skip
         try:
             if name == wanted[0]:

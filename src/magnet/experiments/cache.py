@@ -193,8 +193,7 @@ def top_classes(run: Run, labels: Tensor | None = None) -> dict[Rule, np.ndarray
     if path.is_file():
         with np.load(path) as kept:
             return {rule: kept[rule] for rule in RULES if rule in kept}
-    rows = run.data.indices("test")
-    queries = run.embed(rows, test=True)
+    queries = of_test_part(run)
     if labels is None:
         scores = class_scores(run, queries, run.rule("knc"), run.rule("knn"))
     else:

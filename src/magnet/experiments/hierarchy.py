@@ -16,7 +16,7 @@ import numpy as np
 from magnet.data import Dataset, merge_classes
 from magnet.data.groups import known_groups, merge_groups
 from magnet.evaluation.errors import linear_probe
-from magnet.experiments.cache import top_classes, wrong
+from magnet.experiments.cache import of_test_part, top_classes, wrong
 from magnet.experiments.lab import Lab, best_of
 from magnet.experiments.outcome import (
     DIVERGED,
@@ -46,8 +46,8 @@ MEASURES = ("knc", "knc@5", "knn", "knn@5", "probe", "trained", "trained knc")
 
 
 def run(lab: Lab) -> Outcome:
-    """Random pairs, then the real groups if the data has any."""
-    groups = known_groups(lab.data.classes)
+    """Random pairs, then the real groups if the data has any and they are asked for."""
+    groups = known_groups(lab.data.classes) if lab.groups else None
     sorts = 1 if groups is None else 2
     lab.expect(len(lab.methods) * (sorts * lab.tries + lab.pairings + (sorts - 1) * lab.seeds))
     seed = lab.configure("magnet").seed
@@ -100,7 +100,7 @@ def _mistakes(run: Run) -> dict[str, np.ndarray]:
     truth, answers = hidden[rows], top_classes(run, hidden)
     found = {rule: wrong(answers[rule], truth) for rule in RULES}  # type: ignore[index]
     found |= {f"{rule}@5": wrong(answers[rule], truth, top=5) for rule in RULES}  # type: ignore[index]
-    predicted = linear_probe(run.references, hidden[run.train], run.embed(rows, test=True))
+    predicted = linear_probe(run.references, hidden[run.train], of_test_part(run))
     told, own = run.data.labels[rows], top_classes(run)
     found |= {"trained": wrong(own[run.learner.method.classifier], told), "trained knc": wrong(own["knc"], told)}
     return found | {"probe": (predicted != truth).numpy()}

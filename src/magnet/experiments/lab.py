@@ -113,6 +113,7 @@ class Lab:
         trials: of the search, for each method.
         settings: results file of an experiment whose chosen settings are taken instead of searching.
         linear: whether the leaderboard has linear models too.
+        groups: whether the hierarchy experiment merges classes into their real groups too.
         console: where progress is shown.
     """
 
@@ -128,6 +129,7 @@ class Lab:
         trials: int = 16,
         settings: Path | None = None,
         linear: bool = True,
+        groups: bool = True,
         console: Console | None = None,
     ) -> None:
         for name, value in (("seeds", seeds), ("trials", trials), ("pairings", pairings)):
@@ -136,7 +138,7 @@ class Lab:
         self.methods, self.seeds, self.pairings, self.trials = list(methods), seeds, pairings, trials
         self.settings, self._source = None if settings is None else read_settings(settings), settings
         self.chosen: Settings = {}  # so far
-        self.linear, self.console = linear, console or Console()
+        self.linear, self.groups, self.console = linear, groups, console or Console()
         self.runs = out.parent / "runs"
         self._done, self._expected = 0, 0
 
