@@ -147,3 +147,12 @@ def test_an_image_that_vanishes_after_opening_is_named(class_folders):
     (class_folders / "cat" / "0.png").unlink()
     with pytest.raises(UserError, match=r"cat/0\.png: the image is no longer there"):
         data[0]
+
+
+def test_closer_crops_are_decoded_with_more_pixels(class_folders):
+    data = open_data(str(class_folders))
+    assert data.with_image_size(10).shape == (3, 13, 13)
+    assert data.with_image_size(10, 0.0).shape == (3, 13, 13)
+    assert data.with_image_size(10, 5.0).shape == (3, 20, 20)  # at most twice the size
+    close = data.with_image_size(10, 1.0)
+    assert close.shape == close[0].shape == (3, 20, 20)

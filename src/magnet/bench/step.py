@@ -76,7 +76,7 @@ def trainer(method: str, data: Dataset, backbone: str, folder: Path, *, start: b
     config = TrainConfig(data="random", method=method, backbone=backbone, out=home, steps=10**6, workers=0)
     config = complete(config, data)
     if data.kind == "images":
-        data = data.with_image_size(config.image_size)
+        data = data.with_image_size(config.image_size, config.rescale)
     made = Trainer(make_workbench(config, data=data), make_fabric(config), Display("", silent=True), home, resume=False)
     made.learner.train()
     if start:

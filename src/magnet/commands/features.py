@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
     with progress("features") as report:
         data = open_for(config)
         config = complete(config, data)
-        data = data.with_image_size(config.image_size)
+        data = data.with_image_size(config.image_size, config.rescale)
         print(f"{config.backbone}: {describe_images(config, data)}")
         begun = time.perf_counter()
         found = features_for(config, data, data.indices("all"), report).numpy()

@@ -74,7 +74,7 @@ def read_queries(kind: str, shape: Sequence[int], paths: Sequence[Path]) -> Quer
 
 def embed_queries(run: Run, queries: Queries, *, test: bool) -> Tensor:
     """Representations (n, d) by the network of a run; with ``test`` the mean of the test views of images."""
-    data = Unlabelled(*queries, image_size=run.config.image_size)
+    data = Unlabelled(*queries, image_size=run.config.image_size, rescale=run.config.rescale)
     return run.embed(torch.arange(len(queries.names)), data, test=test)
 
 

@@ -16,7 +16,7 @@ class Augmentation:
 
     Each image is enlarged so that its short side is s * size, s uniform in [1, 1 + rescale], and a random
     size x size window is cut out of it. The larger s, the closer the view. With images stored at a side of
-    1.3 * size the closest view takes stored pixels one to one, and no view needs more than was stored.
+    (1 + rescale) * size the closest view takes stored pixels one to one, and no view needs more than was stored.
 
     Args:
         size: side of the views.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from magnet.data.arrays import KEYS, Numbered, check_mapped, list_arrays
-from magnet.data.images import MOST_PIXELS, ImageCache, decode, find_unreadable, room
+from magnet.data.images import MOST_PIXELS, RESCALE, ImageCache, decode, find_unreadable, room
 from magnet.data.listings import (
     PARTS,
     TEST,
@@ -95,7 +95,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         if isinstance(self._content, np.ndarray):
             self.kind = "vectors" if self._content.ndim == 2 else "images"
         self.cache_bytes = cache_bytes
-        self.image_size = DEFAULT_IMAGE_SIZE
+        self.image_size, self.rescale = DEFAULT_IMAGE_SIZE, RESCALE
         if self.kind == "images" and isinstance(self._content, np.ndarray):
             self.image_size = min(self._content.shape[1:3])
         self._cache: ImageCache | None = None
@@ -157,7 +157,8 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         """The shape of one example: (d,) or (3, S, S)."""
         if self.kind == "vectors":
             return (self.vectors.shape[1],)
-        return (3, room(self.image_size), room(self.image_size))
+        side = room(self.image_size, self.rescale)
+        return (3, side, side)
 
     @property
     def short_side(self) -> int:
@@ -204,14 +205,14 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
             raise UserError(f"part is {part!r}, expected train, validation, test or all.")
         return torch.from_numpy(np.flatnonzero(self.split == PARTS[part]))
 
-    def with_image_size(self, size: int, *, cache_bytes: int | None = None) -> "Dataset":
-        """A copy whose images are decoded for crops of ``size``: S = ceil(1.3 size) leaves room to augment."""
+    def with_image_size(self, size: int, rescale: float = RESCALE, *, cache_bytes: int | None = None) -> "Dataset":
+        """A copy whose images are decoded for crops of ``size`` that are enlarged by up to ``rescale``."""
         if self.kind != "images":
             raise UserError(f"{self.spec} holds vectors, which have no image size.")
         if size < 1:
             raise UserError(f"image size is {size}, expected a number of pixels.")
         other = copy.copy(self)
-        other.image_size, other._cache = size, None
+        other.image_size, other.rescale, other._cache = size, rescale, None
         other.cache_bytes = self.cache_bytes if cache_bytes is None else cache_bytes
         return other
 
@@ -243,7 +244,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         index = range(len(self))[index]
         cached = self.cache.get(index)
         if cached is None:
-            cached = decode(self._content[index], room(self.image_size), self.max_pixels)
+            cached = decode(self._content[index], self.shape[1], self.max_pixels)
             self.cache.put(index, cached)
         return cached
 
@@ -259,7 +260,9 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
 class Unlabelled(Dataset):
     """Vectors (N, d) or N image files of which no class is known: all labels are -1, all examples are test ones."""
 
-    def __init__(self, content: Content, names: list[str], *, image_size: int = DEFAULT_IMAGE_SIZE) -> None:
+    def __init__(
+        self, content: Content, names: list[str], *, image_size: int = DEFAULT_IMAGE_SIZE, rescale: float = RESCALE
+    ) -> None:
         # Without Dataset.__init__, which expects classes and draws a split.
         self.name = self.spec = "queries"
         self.kind = "vectors" if isinstance(content, np.ndarray) else "images"
@@ -268,7 +271,7 @@ class Unlabelled(Dataset):
         self.split = np.full(len(names), TEST, np.int8)
         self.attributes, self.skipped, self.feature_names = None, [], None
         self.fine_labels, self.fine_classes, self.judged, self.notes = None, None, False, []
-        self.image_size, self.cache_bytes = image_size, 0
+        self.image_size, self.rescale, self.cache_bytes = image_size, rescale, 0
         self._content, self._cache = content, None
         self._given_split, self._hash_images, self._hashes = None, False, {}
 

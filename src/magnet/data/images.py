@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import mmap
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,16 +19,19 @@ from magnet.errors import UserError
 from magnet.files import check_regular
 
 ORIENTATION = 0x0112
+RESCALE = 0.3  # of the paper: images are enlarged by up to this and cropped back
 MOST_PIXELS = 80_000_000  # of an image, unless more are allowed: 240 MB once decoded
 
 
-def room(size: int) -> int:
-    """The stored side for crops of ``size``: ceil(1.3 size), so that a 30 % enlarged crop loses no pixel.
+def room(size: int, rescale: float = RESCALE) -> int:
+    """The stored side for crops of ``size`` that are enlarged by up to ``rescale``: the closest crop loses no pixel.
 
-    >>> room(224)
-    292
+    It is never less than ceil(1.3 size), for the paper's 30 %, nor more than twice the size.
+
+    >>> room(224), room(96, 1.0)
+    (292, 192)
     """
-    return -(-13 * size // 10)
+    return math.ceil(round(size * (1 + min(max(rescale, RESCALE), 1.0)), 6))
 
 
 def decode(source: Path | EncodedImage | Image.Image | np.ndarray, side: int, most: int = MOST_PIXELS) -> Tensor:

@@ -70,7 +70,7 @@ def _whole(given: TrainConfig, start: str) -> TrainConfig:
 
 def _measure(lab: Lab, config: TrainConfig, folder: Path) -> dict[str, Any]:
     config = complete(config, lab.data)
-    data = lab.data.with_image_size(config.image_size)
+    data = lab.data.with_image_size(config.image_size, config.rescale)
     begun = time.process_time()
     train(replace(config, out=folder), data=data, silent=True)
     seconds = time.process_time() - begun

@@ -309,8 +309,8 @@ class Lab:
         }
 
     def _sized(self, data: Dataset) -> Dataset:
-        size = complete(self.configure("magnet"), data).image_size
-        return data.with_image_size(size) if data.kind == "images" else data
+        config = complete(self.configure("magnet"), data)
+        return data.with_image_size(config.image_size, config.rescale) if data.kind == "images" else data
 
     def _wait(self) -> None:
         self.console.print("[dim]waiting: another process is training the same run[/]", highlight=False)

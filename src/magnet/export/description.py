@@ -92,7 +92,7 @@ def preprocessing(description: Description, mean: tuple[float, ...], std: tuple[
     """
     if description.kind == "vectors":
         return {"input": "float32 (batch, d)", "d": description.network.shape[0], "normalisation": "in the model"}
-    size, stored = description.views.size, room(description.views.size)
+    size, stored = description.views.size, room(description.views.size, description.views.rescale)
     side = Augmentation(size, description.views.rescale).short_side
     return {
         "input": f"float32 (batch, 3, {size}, {size}), RGB, values 0..1 (bytes divided by 255)",

@@ -220,7 +220,8 @@ def _raw_batches(inputs: Any, description: Description) -> Iterator[Tensor]:
     if description.kind == "vectors":
         yield from _as_vectors(inputs, description.network.shape[0]).split(PASS_BATCH["vectors"])
         return
-    images, side, size = _as_images(inputs), room(description.views.size), PASS_BATCH["images"]
+    images, size = _as_images(inputs), PASS_BATCH["images"]
+    side = room(description.views.size, description.views.rescale)
     for start in range(0, len(images), size):
         yield torch.stack([decode(image, side) for image in images[start : start + size]])
 

@@ -222,7 +222,8 @@ class TrainConfig:
     image_size: int = 0
     """Side of the square crop (0: the backbone's own, or 28 to 96 by the data for convnet)."""
     rescale: float = 0.3
-    """Augmentation: images are enlarged by up to this and cropped back."""
+    """Augmentation: images are enlarged by up to this and cropped back; the plain view, by half of it. More than the
+    paper's 0.3 pays for pretrained networks at an image size far below their own."""
     flip: bool = False
     """Augmentation: mirror half of the images."""
     test_draws: int = 16

@@ -27,6 +27,7 @@ from torch.utils.data import Dataset as TorchDataset
 from magnet.backbones import Backbone, build, load_weights
 from magnet.backbones.pretrained import PRETRAINED
 from magnet.data import Augmentation, Dataset, normalise
+from magnet.data.images import room
 from magnet.errors import UserError
 from magnet.files import read_tensors, write_tensors
 from magnet.training.config import REVISION, TrainConfig
@@ -248,7 +249,8 @@ def _key(network: Backbone, name: str, views: Views, device: torch.device) -> st
             weights.update(part.encode())
             weights.update(tensor.detach().cpu().contiguous().numpy().data)
     assert views.augment is not None, "features are of images"
-    seen = [views.augment.size, views.augment.short_side, views.mean, views.std]
+    augment = views.augment
+    seen = [room(augment.size, augment.rescale), augment.size, augment.short_side, views.mean, views.std]
     bare = name.removesuffix(PRETRAINED)
     known = json.dumps([REVISION, bare, weights.hexdigest(), seen, device.type])
     word = "".join(c if c.isalnum() else "-" for c in bare.rpartition("/")[2])

@@ -56,7 +56,7 @@ def train(
             data = merge_again(config.out, data)
     config = complete(config, data)
     if data.kind == "images":
-        data = data.with_image_size(config.image_size)
+        data = data.with_image_size(config.image_size, config.rescale)
     if config.patience and not len(data.indices("validation")):
         raise UserError("--patience needs validation data: give --validation 0.1 too, or data with a validation part")
     folder = _folder(config, data, resume)

@@ -103,7 +103,9 @@ def open_for(config: TrainConfig) -> Dataset:
         hash_images=config.hash_images,
         max_pixels=config.max_pixels,
     )
-    return data.with_image_size(config.image_size) if data.kind == "images" and config.image_size else data
+    return (
+        data.with_image_size(config.image_size, config.rescale) if data.kind == "images" and config.image_size else data
+    )
 
 
 def absolute(spec: str) -> str:
