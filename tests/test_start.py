@@ -1,12 +1,13 @@
 """The closed-form start: whitening within clusters, votes weighted by members, and what held-out examples choose."""
 
 import numpy as np
+import pytest
 import torch
 
 from magnet.classify import NearestClusters
 from magnet.index import ClusterIndex
 from magnet.recipe import Recipe
-from magnet.start import WithinClusters, choose_start, order_directions
+from magnet.start import WithinClusters, choose_start, fit_start, order_directions
 from magnet.votes import Examples, VotingTrial, calibrate_votes, cluster, hold_out, stratified_folds
 
 
@@ -170,3 +171,31 @@ def test_of_very_many_examples_settings_are_chosen_by_a_part_with_enough_of_each
     assert int(few.max()) - int(few.min()) <= 1
     assert int(part(90_000, 3_000).min()) >= 8
     assert int(part(5_000, 10).sum()) == 5_000
+
+
+@pytest.mark.parametrize("matrix", [None, torch.randn(3, 6, generator=torch.Generator().manual_seed(1)).double()])
+def test_unit_length_brings_whitened_examples_to_their_mean_length_before_the_map(matrix):
+    generator = torch.Generator().manual_seed(0)
+    data = Examples(torch.rand(40, 6, generator=generator).double(), torch.arange(40) % 4)
+    settings = {"power": 0.5, "standardize": False, "seed": 0}
+    plain = fit_start(data, 1, 0.3, 6, **settings)
+    start = fit_start(data, 1, 0.3, 6, **settings, unit_length=True)
+    squares = sum(float((plain(row[None])[0] ** 2).sum()) for row in data.x) / 40
+    for row in data.x:
+        expected = plain(row[None])[0]
+        expected = expected / sum(float(value) ** 2 for value in expected) ** 0.5 * squares**0.5
+        found = start if matrix is None else start.then(matrix)
+        expected = expected if matrix is None else matrix @ expected
+        torch.testing.assert_close(found(row[None])[0], expected)
+
+
+def test_the_length_stays_where_it_tells_the_classes_apart_and_in_few_dimensions():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(300) % 3
+    x = 0.01 * torch.randn(300, 40, generator=generator).double()
+    x[:, 0] += 3.0 * y + 0.5 * torch.randn(300, generator=generator)  # on a line, the second class in the middle
+    folds = hold_out(Examples(x, y), 0.2, torch.ones(3), 128, seed=0)
+    assert not choose_start(folds, standardize=(False,), clusters=(1,), dim=40)[0].unit_length
+    few = hold_out(Examples(x[:, :8], y), 0.2, torch.ones(3), 128, seed=0)
+    assert not choose_start(few, standardize=(False,), clusters=(1,), dim=8)[0].unit_length
+    assert choose_start(few, standardize=(False,), clusters=(1,), unit_length=(True,), dim=8)[0].unit_length

@@ -2,8 +2,8 @@
 
 `MagnetClassifier` and `magnet train` on feature vectors follow it. A share of every class is held out (of small data
 several times, each time another share, judged together). The held-out examples choose, by the log-loss of the votes
-(section 3.3), first the start (`magnet.start`: power, standardisation, shrinkage, and with them the number of
-clusters), then, after training on the rest, how long to train, how sharp the votes are, and whether centres are
+(section 3.3), first the start (`magnet.start`: power, standardisation, shrinkage, length, and with them the number
+of clusters), then, after training on the rest, how long to train, how sharp the votes are, and whether centres are
 refined. Then everything is done once more with all examples and these settings.
 """
 
@@ -80,12 +80,13 @@ class Chosen(NamedTuple):
     iterations: int
     trial: Trial | None  # None: too few examples to hold any out
     kernel_width: float = 0.0  # 0: no kernel features
+    unit_length: bool = False  # whether representations have one length at the start
 
     def start(self, data: Examples, dim: int, seed: int) -> Start:
         """The chosen start, of all examples."""
         return fit_start(
             data, self.start_clusters, self.shrinkage, dim, power=self.power, standardize=self.standardize,
-            kernel_width=self.kernel_width, seed=seed,
+            kernel_width=self.kernel_width, unit_length=self.unit_length, seed=seed,
         )  # fmt: skip
 
 
@@ -97,6 +98,7 @@ class Recipe:
         dim: dimensions of the representation, at most.
         power, standardize, shrinkage: of the start.
         kernel_width: of its Gaussian kernel features (`magnet.start.Landmarks`); 0: none.
+        unit_length: whether representations have one length at the start.
         n_clusters: K, of a class of mean size; larger classes have more, in proportion.
         start_clusters: K of the whitening; where it is chosen, that of the training or 1.
         scaling: of the objective; where it is chosen, half of what suits the votes at the start.
@@ -117,6 +119,7 @@ class Recipe:
     standardize: bool | None = None
     shrinkage: float | None = None
     kernel_width: float | None = None
+    unit_length: bool | None = None
     n_clusters: int | None = None
     start_clusters: int | None = None
     scaling: float | None = None
@@ -153,6 +156,7 @@ class Recipe:
                 self.iterations,
                 None,
                 self.kernel_width or 0.0,
+                bool(self.unit_length),
             )
         choices = self.choose_start(folds, self.dim_for(data.x), say)
         folds = folds.first(folds_for(len(data.labels), self.held_out, ENOUGH_HELD_OUT))
@@ -171,7 +175,7 @@ class Recipe:
             say(f"centres: {centres}; held-out log-loss {log_loss:.4f}")
         return Chosen(
             best.power, best.standardize, trial.shrinkage, best.n_clusters, best.start_clusters, training_scaling,
-            trial.scaling, pull, trial.iterations, trial, best.kernel_width,
+            trial.scaling, pull, trial.iterations, trial, best.kernel_width, best.unit_length,
         )  # fmt: skip
 
     def part_to_choose_by(self, data: Examples, seed: int) -> Examples:
@@ -195,13 +199,15 @@ class Recipe:
             shrinkages=shrinkages,
             clusters=clusters,
             start_clusters=self.start_clusters,
+            unit_length=(True, False) if self.unit_length is None else (self.unit_length,),
             dim=dim,
         )
         power = choices[0].power
         for width in WIDTHS if self.kernel_width is None else (self.kernel_width,) * (self.kernel_width > 0):
             found = choose_start(
                 in_kernel(folds, power, width), powers=(1.0,), standardize=(False,), shrinkages=shrinkages,
-                clusters=clusters, start_clusters=self.start_clusters, dim=self.dim,
+                clusters=clusters, start_clusters=self.start_clusters, unit_length=(bool(self.unit_length),),
+                dim=self.dim,
             )  # fmt: skip
             found = [each._replace(power=power, standardize=True, kernel_width=width) for each in found]
             if self.kernel_width or _plain(folds, found[0]).clearly_below(_plain(folds, choices[0])):
@@ -211,7 +217,8 @@ class Recipe:
             f"start: power {best.power:g}, {best.n_clusters} cluster{'s' * (best.n_clusters > 1)} a class, whitened "
             f"within {'clusters' if best.start_clusters > 1 else 'classes'}, shrinkage {best.shrinkage:g}"
             f"{', standardised' if best.standardize else ''}"
-            f"{f', kernel features of width {best.kernel_width:g}' if best.kernel_width else ''}; "
+            f"{f', kernel features of width {best.kernel_width:g}' if best.kernel_width else ''}"
+            f"{', unit length' if best.unit_length else ''}; "
             f"held-out log-loss {best.votes.log_loss:.4f}"
         )
         return choices

@@ -1,6 +1,6 @@
 """The closed-form start: a representation that is good before the first step of training.
 
-Three steps lead from features x (d,) to representations r (k,):
+Four steps lead from features x (d,) to representations r (k,):
 
 1. *Power.* ``z = x^p``. The square root (p = 1/2) of non-negative features evens out what a few large values would
    dominate; p = 1 leaves the features as they are. Where no linear map is enough, each example is then described by
@@ -11,9 +11,12 @@ Three steps lead from features x (d,) to representations r (k,):
    step of training. With one cluster a class this is linear discriminant analysis.
 3. *Order.* The directions between the cluster means come first, the most discriminating one first; then those of the
    largest remaining variance. The first dimensions are therefore a shorter representation of the same model.
+4. *Length.* In many dimensions the length of a whitened example says how sharp or cluttered it is and little of its
+   class, while it decides who is whose neighbour. So all examples may be brought to one length, on a sphere around the
+   mean of the data.
 
-`choose_start` takes power, shrinkage and number of clusters from the training data alone: those whose votes (section
-3.3) have the least log-loss on examples that were held out.
+`choose_start` takes power, shrinkage, number of clusters and length from the training data alone: those whose votes
+(section 3.3) have the least log-loss on examples that were held out.
 """
 
 from collections.abc import Sequence
@@ -33,6 +36,8 @@ BLOCK = 8192  # rows that are held in double precision at a time
 POWERS = (0.5, 1.0)
 SHRINKAGES = (0.1, 0.4, 0.7)
 WIDTHS = (0.5, 1.0)  # of the kernel
+
+FEWEST_DIMS = 32  # in a space of fewer the length of an example tells much, and stays as it is
 
 LANDMARKS = 256  # at most
 WIDEST = 256  # more features than these are told apart by linear maps
@@ -99,17 +104,49 @@ def raised(x: Tensor, power: float) -> Tensor:
 
 
 class Start(NamedTuple):
-    """A fitted start: ``r = components (x^power - mean)``, or ``components (landmarks(x^power) - mean)``."""
+    """A fitted start: ``r = components (x^power - mean)``, or ``components (landmarks(x^power) - mean)``.
+
+    With a ``length`` l above 0, representations of that length are made of it, which are then mapped linearly:
+    ``map (l r / |r|)``.
+
+    >>> x = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
+    >>> start = Start(1.0, torch.zeros(2).double(), torch.eye(2).double()).with_length(10.0)
+    >>> start(x), start.then(torch.tensor([[1.0, 1.0]]).double())(x)
+    (tensor([[6., 8.]], dtype=torch.float64), tensor([[14.]], dtype=torch.float64))
+    """
 
     power: float
     mean: Tensor  # (d,) of x^power, or (m,) of its m kernel features
     components: Tensor  # (k, d) or (k, m)
     landmarks: Landmarks | None = None
+    length: float = 0.0
+    map: Tensor | None = None  # (k, k), where there is a length
 
     def __call__(self, x: Tensor) -> Tensor:
         """Representations (n, k) of x (n, d)."""
         z = raised(x, self.power)
-        return ((z if self.landmarks is None else self.landmarks(z)) - self.mean) @ self.components.T
+        r = ((z if self.landmarks is None else self.landmarks(z)) - self.mean) @ self.components.T
+        return r if self.map is None else of_length(r, self.length) @ self.map.T
+
+    def with_length(self, length: float) -> "Start":
+        """The same with representations of one length."""
+        return self._replace(length=length, map=torch.eye(len(self.components), dtype=self.components.dtype))
+
+    def then(self, matrix: Tensor) -> "Start":
+        """The same, followed by a linear map (q, k)."""
+        if self.map is None:
+            return self._replace(components=matrix @ self.components)
+        return self._replace(map=matrix @ self.map)
+
+
+def of_length(r: Tensor, length: float | Tensor) -> Tensor:
+    """The rows r (n, k), each brought to one length; zero stays zero."""
+    return torch.nn.functional.normalize(r, dim=1) * length
+
+
+def mean_length(r: Tensor) -> float:
+    """The root of the mean squared length of rows r (n, k); 1 if all are zero."""
+    return float(r.square().sum(dim=1).mean().sqrt()) or 1.0
 
 
 class WithinClusters:
@@ -235,9 +272,19 @@ def fit_start(
     power: float,
     standardize: bool,
     kernel_width: float = 0.0,
+    unit_length: bool = False,
     seed: int,
 ) -> Start:
-    """The start with given settings (see `WithinClusters`); a ``kernel_width`` of 0 means no kernel features."""
+    """The start with given settings (see `WithinClusters`); a ``kernel_width`` of 0 means no kernel features.
+
+    With ``unit_length`` all representations have one length, the mean length that they would have without it.
+    """
+    if unit_length:
+        start = fit_start(
+            data, n_clusters, shrinkage, dim, power=power, standardize=standardize, kernel_width=kernel_width, seed=seed
+        )
+        squares = [start(x.double()).square().sum() for x in data.x.split(BLOCK)]
+        return start.with_length(float(torch.stack(squares).sum() / len(data.x)) ** 0.5 or 1.0)
     if not kernel_width:
         spectrum = WithinClusters(*data, n_clusters, power=power, standardize=standardize, seed=seed)
         return spectrum.start(shrinkage, dim)
@@ -272,6 +319,7 @@ class Choice(NamedTuple):
     parts: list[Tensor]  # (n, k) of each fold
     held: list[Tensor]
     kernel_width: float = 0.0  # 0: no kernel features
+    unit_length: bool = False  # whether representations have one length
 
 
 class _Spaces:
@@ -309,21 +357,23 @@ def choose_start(
     shrinkages: Sequence[float] = SHRINKAGES,
     clusters: Sequence[int] = CLUSTERS,
     start_clusters: int | None = None,
+    unit_length: Sequence[bool] = (True, False),
     dim: int = 512,
 ) -> list[Choice]:
     """The start whose votes have the least held-out log-loss, with each shrinkage, the best first.
 
     One setting is chosen after the other: the number of clusters, which grows until two numbers in a row do not help;
     then the power; then whether features are standardised; then, if these changed, the number of clusters once more,
-    among its neighbours. Each is judged with its best shrinkage. More clusters, or a later one of the ``powers``, must
-    lower the log-loss by more than its standard error; so must whitening within clusters instead of whole classes,
-    whose covariance is known better. Training may need more shrinkage than the start
+    among its neighbours; at last the length. Each is judged with its best shrinkage. More clusters, or a later one of
+    the ``powers`` or ``unit_length``, must lower the log-loss by more than its standard error; so must whitening within
+    clusters instead of whole classes, whose covariance is known better. Training may need more shrinkage than the start
     alone does: let it choose among them. A power other than 1 is for non-negative features only.
 
     Args:
         folds: what is fitted and judged by.
         powers, standardize, shrinkages, clusters: the candidates.
         start_clusters: K of the whitening; None: that of the votes or 1.
+        unit_length: candidates; of fewer than 32 dimensions True is not tried if there is another.
         dim: k, of the representations.
     """
     spaces = _Spaces(folds, shrinkages, dim)
@@ -368,7 +418,26 @@ def choose_start(
         for n_clusters in clusters[place + 1 : place + 2]:
             more = tried(power, scaled, n_clusters)
             best = more if more[0].votes.clearly_below(best[0].votes) else best
-    return best
+    if unit_length[0] and best[0].parts[0].shape[1] < FEWEST_DIMS:
+        unit_length = unit_length[1:] or unit_length
+    if True not in unit_length:
+        return best
+    equal = sorted((_with_unit_length(folds, choice) for choice in best), key=_one_log_loss)
+    if len(unit_length) == 1:
+        return equal
+    first, second = (equal, best) if unit_length[0] else (best, equal)
+    return second if second[0].votes.clearly_below(first[0].votes) else first
+
+
+def _with_unit_length(folds: Folds, choice: Choice) -> Choice:
+    """The same start with representations of one length."""
+    lengths = [mean_length(part) for part in choice.parts]
+    parts, held = (
+        [of_length(r, length) for r, length in zip(group, lengths, strict=True)]
+        for group in (choice.parts, choice.held)
+    )
+    votes = folds.judge(folds.cluster(parts, choice.n_clusters, restarts=1), held)
+    return choice._replace(votes=votes, parts=parts, held=held, unit_length=True)
 
 
 def _one_log_loss(choice: Choice) -> float:

@@ -45,7 +45,18 @@ def test_the_learnt_attributes_fit_together(fitted, digits):
     assert len(fitted.loss_curve_) == fitted.n_iter_ >= 1
     assert fitted.variance_ > 0
     raised = np.asarray(digits[1], dtype=float) ** fitted.power_
-    np.testing.assert_allclose(fitted.transform(digits[1]), (raised - fitted.mean_) @ fitted.components_.T, atol=1e-9)
+    whitened = (raised - fitted.mean_) @ fitted.components_.T
+    assert fitted.unit_length_, "64 pixels: how much ink there is says little"
+    equal = fitted.length_ * whitened / np.linalg.norm(whitened, axis=1, keepdims=True)
+    np.testing.assert_allclose(fitted.transform(digits[1]), equal @ fitted.map_.T, atol=1e-9)
+
+
+def test_without_unit_length_the_map_is_affine(digits):
+    X, X_test, y, _ = digits
+    model = MagnetClassifier(unit_length=False, max_iter=1, random_state=0).fit(X[:300], y[:300])
+    assert (model.length_, model.map_.shape) == (0, (0, 0))
+    raised = np.asarray(X_test, dtype=float) ** model.power_
+    np.testing.assert_allclose(model.transform(X_test), (raised - model.mean_) @ model.components_.T, atol=1e-9)
 
 
 def test_training_improves_on_the_start(digits):

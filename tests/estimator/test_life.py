@@ -74,7 +74,9 @@ def test_extend_refuses_labels_of_another_type(model, digits):
 def test_novelty_is_higher_far_away_and_the_threshold_refuses_as_many_as_asked(model, digits):
     X_test, y_test = digits[1], digits[3]
     known, new = X_test[y_test < 8], X_test[y_test >= 8]
-    assert model.novelty(100 + 10 * known).min() > model.novelty(known).max()
+    assert model.is_novel(100 + 10 * known).mean() > 0.95
+    far = MagnetClassifier(unit_length=False, max_iter=2, n_clusters=4, random_state=0).fit(digits[0], digits[2])
+    assert far.novelty(100 + 10 * known).min() > far.novelty(known).max()
     assert model.is_novel(known).mean() < 0.1
     assert model.is_novel(new).mean() > 4 * model.is_novel(known).mean()
     np.testing.assert_array_equal(model.is_novel(known), model.novelty(known) > model.novelty_threshold_)

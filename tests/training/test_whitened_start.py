@@ -151,6 +151,43 @@ def test_a_run_with_kernel_features_is_the_same_in_a_bundle_and_in_a_graph(tmp_p
     assert checked.labels == checked.examples
 
 
+@pytest.fixture(scope="module")
+def sphere(tmp_path_factory):
+    """Three classes in forty dimensions, whose examples differ in length far more than in direction."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 80)
+    X = rng.normal(size=(3, 40))[y] * 3 + rng.normal(size=(len(y), 40))
+    path = tmp_path_factory.mktemp("data") / "sphere.npz"
+    X *= np.exp(rng.normal(size=(len(y), 1)))
+    np.savez(path, X=X.astype(np.float32), y=y, test=np.arange(len(y)) % 4 == 0)
+    return path
+
+
+def test_a_run_of_unit_length_is_the_same_in_a_bundle_and_in_a_graph(sphere, tmp_path):
+    run = Run(train(settings(sphere, out=tmp_path / "run"), silent=True))
+    assert run.config.unit_length == "yes"
+    assert evaluate(run)["knc"]["error"] < 0.05
+    x = run.data.batch(run.data.indices("test"))
+    expected = run.rule("knc").predict_proba(run.learner.represent(x).detach()).float()
+    model = load(export_bundle(run, tmp_path / "bundle"))
+    torch.testing.assert_close(model.classify(x).probabilities, expected, rtol=1e-4, atol=1e-5)
+    _, probabilities, _ = Graph(model_of(run)).eval()(x)
+    torch.testing.assert_close(probabilities, expected, rtol=1e-3, atol=1e-4)
+    checked = export_onnx(run, tmp_path / "sphere.onnx")
+    assert checked.labels == checked.examples
+
+
+def test_before_the_first_step_representations_of_unit_length_are_those_of_the_start(sphere):
+    config = settings(sphere, power=1.0, shrinkage=0.4, standardize="no", clusters_per_class=1, start_clusters=1,
+                      kernel_width=0.0, unit_length="yes", method="softmax")  # fmt: skip
+    bench = make_workbench(complete(config, open_for(config)))
+    x = bench.data.batch(bench.train)
+    plain = WithinClusters(x, bench.labels, 1).start(0.4, 40)(x.double())
+    lengths = plain.norm(dim=1, keepdim=True)
+    expected = plain / lengths * lengths.square().mean().sqrt()
+    torch.testing.assert_close(bench.learner.network.eval()(x), expected.float(), rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("sizes", [[1, 2], [2, 2, 1], [30, 1], [70, 2, 1]])
 def test_small_and_odd_data_get_a_start(tmp_path, sizes):
     rng = np.random.default_rng(1)

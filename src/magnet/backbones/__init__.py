@@ -64,6 +64,7 @@ def build(
     hidden: int | None = None,
     power: float | None = None,
     landmarks: int = 0,
+    unit_length: bool = False,
 ) -> "Backbone":
     """Build the backbone `name` for examples of a given shape, its weights drawn from `seed`.
 
@@ -71,13 +72,14 @@ def build(
     `dropout` and `hidden` default to the backbone's own; `dim=0` leaves a timm model without an embedding,
     as `None` does. With a `power` the last layer is a `WhitenedEmbedding`, which its `begin` fits to the features;
     it takes a backbone whose last layer is linear. For vectors it may be a map of the kernel features of so many
-    `landmarks`. With ``@pretrained`` at its end, the name asks for the published weights: those on this machine, or
-    else timm downloads its own. The global random state is left as it was.
+    `landmarks`; `unit_length` is that of the layer. With ``@pretrained`` at its end, the name asks for the published
+    weights: those on this machine, or else timm downloads its own. The global random state is left as it was.
     """
     name, pretrained = name.removesuffix(PRETRAINED), name.endswith(PRETRAINED)
     _check(name, example_shape, dim, dropout, hidden)
     if power is not None:
-        return _whitened(name + PRETRAINED * pretrained, example_shape, dim, seed, dropout, power, landmarks)
+        name += PRETRAINED * pretrained
+        return _whitened(name, example_shape, dim, seed, dropout, power, landmarks, unit_length)
     found = find_weights(name) if pretrained else None
     if pretrained and found is None and not name.startswith(_TIMM):
         raise UserError(f"no published weights of backbone '{name}' are on this machine: give a file as --weights")
@@ -112,7 +114,14 @@ def build(
 
 
 def _whitened(
-    name: str, shape: tuple[int, ...], dim: int | None, seed: int, dropout: float | None, power: float, landmarks: int
+    name: str,
+    shape: tuple[int, ...],
+    dim: int | None,
+    seed: int,
+    dropout: float | None,
+    power: float,
+    landmarks: int,
+    unit_length: bool,
 ) -> "Backbone":
     from torch import nn
 
@@ -124,14 +133,16 @@ def _whitened(
         )
     if name == "linear":
         sized = {} if dim is None else {"dim": dim}
-        return linear(shape[0], **sized, dropout=dropout or 0.0, power=power, landmarks=landmarks)
+        return linear(
+            shape[0], **sized, dropout=dropout or 0.0, power=power, landmarks=landmarks, unit_length=unit_length
+        )
     if landmarks:
         raise UserError(f"kernel features are for vectors: give --kernel-width 0 with --backbone {name}")
     # Of its own dimension first: random weights of the trunk must not hang on that of the embedding.
     network = build(name, example_shape=shape, seed=seed, dropout=dropout)
     features = network.embedding.in_features if isinstance(network.embedding, nn.Linear) else network.dim
     network.dim = dim or 512
-    network.embedding = WhitenedEmbedding(features, network.dim, power)
+    network.embedding = WhitenedEmbedding(features, network.dim, power, unit_length=unit_length)
     return network
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from magnet.errors import UserError
-from magnet.start import Start, gaussian, raised
+from magnet.start import Start, gaussian, of_length, raised
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
@@ -94,6 +94,8 @@ class Backbone(nn.Module):
 class WhitenedEmbedding(nn.Module):
     """The last layer of a network that starts in closed form: ``r = M W (x^p - mean)``.
 
+    With ``unit_length`` what W gives is brought to one length before M: ``M (l w / |w|)``, w = W (x^p - mean).
+
     Power p, mean and whitening W are fixed by `begin`, which takes them from the start (`magnet.start`); only the
     square map M is trained, from the identity on. Features (B, d) come in, representations (B, k) go out. With
     ``landmarks`` their kernel features (`magnet.start.Landmarks`) take the place of ``x^p``.
@@ -101,18 +103,30 @@ class WhitenedEmbedding(nn.Module):
 
     mean: Tensor
     whitening: Tensor
+    length: Tensor
     points: Tensor
     weights: Tensor
 
-    def __init__(self, features: int, dim: int, power: float, *, dropout: float = 0.0, landmarks: int = 0) -> None:
+    def __init__(
+        self,
+        features: int,
+        dim: int,
+        power: float,
+        *,
+        dropout: float = 0.0,
+        landmarks: int = 0,
+        unit_length: bool = False,
+    ) -> None:
         super().__init__()
-        self.power, self.landmarks = power, landmarks
+        self.power, self.landmarks, self.unit_length = power, landmarks, unit_length
         if landmarks:
             self.register_buffer("points", torch.zeros(landmarks, features))
             self.register_buffer("weights", torch.zeros(features))
             features = landmarks
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("whitening", torch.eye(dim, features))
+        if unit_length:
+            self.register_buffer("length", torch.ones(()))
         self.dropout = nn.Dropout(dropout)
         self.map = nn.Linear(dim, dim, bias=False)
         nn.init.eye_(self.map.weight)
@@ -126,6 +140,8 @@ class WhitenedEmbedding(nn.Module):
         if start.landmarks is not None:
             self.points[:features] = start.landmarks.points
             self.weights.copy_(start.landmarks.weights)
+        if self.unit_length:
+            self.length.fill_(start.length)
         nn.init.eye_(self.map.weight)
 
     def fixed_features(self, x: Tensor) -> Tensor:
@@ -136,18 +152,21 @@ class WhitenedEmbedding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Representations (B, k) of features x (B, d)."""
         centred = self.fixed_features(x) - self.mean
-        if self.landmarks:
+        if self.training or self.landmarks or self.unit_length:
             whitened = (centred @ self.whitening.to(centred.dtype).T).to(x.dtype)
-            representations: Tensor = self.map(self.dropout(whitened))
-            return representations
-        if self.training:
-            representations = self.map(self.dropout(centred @ self.whitening.T))
+            equal = of_length(whitened, self.length) if self.unit_length else whitened
+            representations: Tensor = self.map(self.dropout(equal))
             return representations
         return centred @ (self.map.weight @ self.whitening).T
 
     @torch.no_grad()
     def folded(self) -> nn.Module:
-        """The same function as one affine map after the fixed features, for use without further training."""
+        """The same function as one affine map after the fixed features, for use without further training.
+
+        With ``unit_length`` there is a step between two maps, and nothing to fold.
+        """
+        if self.unit_length:
+            return self
         matrix = self.map.weight.double() @ self.whitening.double()
         affine = nn.Linear(matrix.shape[1], matrix.shape[0], dtype=torch.float64 if self.landmarks else None)
         affine.weight.copy_(matrix)
@@ -316,13 +335,19 @@ class VectorBackbone(Backbone):
 
 
 def linear(
-    inputs: int, dim: int = 512, *, dropout: float = 0.0, power: float | None = None, landmarks: int = 0
+    inputs: int,
+    dim: int = 512,
+    *,
+    dropout: float = 0.0,
+    power: float | None = None,
+    landmarks: int = 0,
+    unit_length: bool = False,
 ) -> VectorBackbone:
     """One linear map; dropout, when asked for, acts on its inputs. With a ``power`` it starts in closed form, and may
-    then be a map of kernel features.
+    then be a map of kernel features, or of vectors of one length (`WhitenedEmbedding`).
     """
     if power is not None:
-        embedding = WhitenedEmbedding(inputs, dim, power, dropout=dropout, landmarks=landmarks)
+        embedding = WhitenedEmbedding(inputs, dim, power, dropout=dropout, landmarks=landmarks, unit_length=unit_length)
         return VectorBackbone(inputs, dim, embedding)
     layer = nn.Linear(inputs, dim)
     return VectorBackbone(inputs, dim, nn.Sequential(nn.Dropout(dropout), layer))

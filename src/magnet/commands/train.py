@@ -57,8 +57,8 @@ GROUPS = {
         "clusters_per_batch", "examples_per_cluster", "impostor_fraction", "target_neighbours", "refresh_every",
     ),
     "network": (
-        "backbone", "start", "power", "shrinkage", "standardize", "start_clusters", "kernel_width", "dim", "hidden",
-        "dropout", "weights", "freeze", "freeze_part", "freeze_batchnorm", "warm_start",
+        "backbone", "start", "power", "shrinkage", "standardize", "start_clusters", "kernel_width", "unit_length",
+        "dim", "hidden", "dropout", "weights", "freeze", "freeze_part", "freeze_batchnorm", "warm_start",
         "warm_start_epochs",
     ),
     "votes": (

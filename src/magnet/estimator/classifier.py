@@ -58,6 +58,9 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         Of Gaussian kernel features, the nearness to at most 256 landmarks among the examples, for what no linear map
         tells apart; in units of the median distance between landmarks. 0: none, the map is linear. "auto": 1/2 or 1 if
         that clearly lowers the held-out log-loss, and 0 else, as it is with more than 256 features or 20,000 examples.
+    unit_length : bool or "auto", default="auto"
+        Whether all examples are brought to one length after the whitening, on a sphere around their mean; "auto": yes,
+        unless that clearly raises the held-out log-loss, or there are fewer than 32 dimensions.
     centres : {"auto", "means", "refined"}, default="auto"
         "means" of the members vote, as in the paper, or "refined" centres (`NearestClusters.refined`); "auto": what has
         the least held-out log-loss.
@@ -103,6 +106,8 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
     power_, mean_, components_ : float, ndarray of shape (n_features,), ndarray of shape (k, n_features)
         The map, ``components_ (x^power_ - mean_)``. With m landmarks the shapes are (m,) and (k, m), and the map is
         ``components_ (exp(-|landmark_weights_ (x^power_ - landmarks_)|^2) - mean_)``.
+    length_, map_ : float, ndarray of shape (k, k)
+        With unit length, what that map gives is brought to this length, and ``map_`` applied to it. Else 0, and (0, 0).
     landmarks_, landmark_weights_ : ndarray of shape (m, n_features), ndarray of shape (n_features,)
         Of the kernel features; m is 0 if there are none.
     centres_, centre_labels_, centre_counts_ : ndarrays of shape (J, k), (J,) and (J,)
@@ -115,7 +120,9 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         sigma^2, ``sum |r - mu(r)|^2 / (N - 1)``.
     scaling_ : float
         Of the votes.
-    n_clusters_, shrinkage_, standardize_, kernel_width_, training_scaling_ : int, float, bool, float, float
+    n_clusters_, shrinkage_, kernel_width_, training_scaling_ : int, float, float, float
+        As given or chosen.
+    standardize_, unit_length_ : bool
         As given or chosen.
     start_clusters_ : int
         Clusters of a class of mean size inside which the start is whitened: ``n_clusters_``, or 1, whole classes.
@@ -159,6 +166,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         "standardize": [AUTO, "boolean"],
         "power": [AUTO, Interval(Real, 0, None, closed="neither")],
         "kernel_width": [AUTO, Interval(Real, 0, None, closed="left")],
+        "unit_length": [AUTO, "boolean"],
         "centres": [StrOptions({"auto", "means", "refined"})],
         "clusters_per_batch": [whole(2)],
         "examples_per_cluster": [AUTO, whole(1)],
@@ -174,6 +182,8 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
     mean_: NDArray[Any]
     components_: NDArray[Any]
     landmarks_: NDArray[Any]
+    map_: NDArray[Any]
+    length_: float
     validation_loss_curve_: list[float]
 
     def __init__(
@@ -187,6 +197,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         standardize: bool | Literal["auto"] = "auto",
         power: float | Literal["auto"] = "auto",
         kernel_width: float | Literal["auto"] = "auto",
+        unit_length: bool | Literal["auto"] = "auto",
         centres: Literal["auto", "means", "refined"] = "auto",
         clusters_per_batch: int = 48,
         examples_per_cluster: int | Literal["auto"] = "auto",
@@ -211,6 +222,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         self.standardize = standardize
         self.power = power
         self.kernel_width = kernel_width
+        self.unit_length = unit_length
         self.centres = centres
         self.clusters_per_batch = clusters_per_batch
         self.examples_per_cluster = examples_per_cluster
@@ -256,7 +268,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             if self.early_stopping and not judged and self._levelled_off():
                 break
         matrix = order_directions(start @ matrix.T, data.labels) @ matrix  # a rotation: no distance changes
-        self.components_ = (matrix @ torch.tensor(self.components_)).numpy()
+        self._keep_start(self._start().then(matrix))
         representations = start @ matrix.T
         index = cluster(representations, data.labels, self.n_clusters_, seed)
         if np.isnan(self.novelty_threshold_):
@@ -277,11 +289,16 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         return self._embed(inputs).numpy().astype(inputs.dtype, copy=False)
 
     def _embed(self, X: NDArray[Any]) -> Tensor:
-        x = torch.tensor(X, dtype=torch.float64)
+        return self._start()(torch.tensor(X, dtype=torch.float64))
+
+    def _start(self) -> Start:
+        """The start, with the map that was trained."""
         landmarks = None
         if len(self.landmarks_):
             landmarks = Landmarks(torch.tensor(self.landmarks_), torch.tensor(self.landmark_weights_))
-        return Start(self.power_, torch.tensor(self.mean_), torch.tensor(self.components_), landmarks)(x)
+        last = torch.tensor(self.map_) if self.length_ else None
+        mean, components = torch.tensor(self.mean_), torch.tensor(self.components_)
+        return Start(self.power_, mean, components, landmarks, self.length_, last)
 
     def _recipe(self) -> Recipe:
         def given(value: Any) -> Any:
@@ -290,7 +307,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         return Recipe(
             dim=512 if self.n_components == "auto" else self.n_components,
             power=given(self.power), standardize=given(self.standardize), shrinkage=given(self.shrinkage),
-            kernel_width=given(self.kernel_width),
+            kernel_width=given(self.kernel_width), unit_length=given(self.unit_length),
             n_clusters=given(self.n_clusters), scaling=given(self.scaling), centres=self.centres, alpha=self.alpha,
             clusters_per_batch=self.clusters_per_batch, examples_per_cluster=given(self.examples_per_cluster),
             learning_rate=self.learning_rate, iterations=self.max_iter, early_stopping=self.early_stopping,
@@ -300,13 +317,15 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
 
     def _keep_start(self, start: Start) -> None:
         self.mean_, self.components_ = start.mean.numpy(), start.components.numpy()
+        self.length_ = start.length
+        self.map_ = np.zeros((0, 0)) if start.map is None else start.map.numpy()
         empty = torch.zeros(0, self.n_features_in_), torch.zeros(self.n_features_in_)
         points, weights = empty if start.landmarks is None else start.landmarks
         self.landmarks_, self.landmark_weights_ = points.double().numpy(), weights.double().numpy()
 
     def _keep_choice(self, chosen: Chosen) -> None:
         self.power_, self.standardize_ = float(chosen.power), bool(chosen.standardize)
-        self.kernel_width_ = float(chosen.kernel_width)
+        self.kernel_width_, self.unit_length_ = float(chosen.kernel_width), bool(chosen.unit_length)
         self.shrinkage_, self.n_clusters_ = chosen.shrinkage, chosen.n_clusters
         self.start_clusters_ = chosen.start_clusters
         self.training_scaling_, self.scaling_ = float(chosen.training_scaling), float(chosen.scaling)

@@ -18,20 +18,22 @@ from sklearn.base import BaseEstimator
 from magnet.errors import Bounds, Count, Positive, UserError, checked
 from magnet.files import check_layout, read_tensors, write_tensors
 
-FORMAT = "magnet-estimator/3"
+FORMAT = "magnet-estimator/4"
 LABELS = ("classes_", "centre_labels_", "feature_names_in_")  # kept as JSON, with their type
 # The fitted attributes of both estimators. C classes, J clusters, k dimensions of representations, d features, m
-# landmarks, f the features that the map takes, which are d or m.
+# landmarks, f the features that the map takes, which are d or m; e is k, or 0.
 ARRAYS = {
     "centres_": "float J k", "centre_counts_": "int J", "centre_shifts_": "float J k", "class_weight_": "float C",
     "mean_": "?float f", "components_": "?float k f", "landmarks_": "?float m d", "landmark_weights_": "?float d",
+    "map_": "?float e e",
 }  # fmt: skip
 VALUES: dict[str, Any] = {
     "variance_": Annotated[float, Bounds(0)], "scaling_": Positive, "novelty_threshold_": Annotated[float, Bounds(0)],
     "n_clusters_": Annotated[int, Bounds(1, 2**31)], "start_clusters_": Annotated[int, Bounds(1, 2**31)],
     "n_features_in_": Annotated[int, Bounds(1, 2**31)],
     "power_": Positive, "shrinkage_": Annotated[float, Bounds(0, 1)], "standardize_": bool,
-    "kernel_width_": Annotated[float, Bounds(0)], "training_scaling_": Positive, "pull_": Positive | None,
+    "kernel_width_": Annotated[float, Bounds(0)], "unit_length_": bool, "length_": Annotated[float, Bounds(0)],
+    "training_scaling_": Positive, "pull_": Positive | None,
     "n_iter_": Count, "loss_curve_": list[float], "validation_loss_curve_": list[float],
 }  # fmt: skip
 MOST_LETTERS = 2**26  # of all labels together
@@ -110,7 +112,11 @@ def _fitted(values: Mapping[str, Any], tensors: dict[str, Any], where: str) -> d
     sizes["d" if "mean_" in tensors else "k"] = found["n_features_in_"]
     if "landmarks_" in tensors:
         sizes["f"] = len(tensors["landmarks_"]) or found["n_features_in_"]
-    check_layout(tensors, ARRAYS, where, sizes)
+    sizes = check_layout(tensors, ARRAYS, where, sizes)
+    if sizes.get("e", 0) != (sizes["k"] if found.get("length_") else 0):
+        raise UserError(
+            f"{where}: a map of {sizes.get('e', 0)} dimensions does not fit representations of {sizes['k']}"
+        )
     if not set(labels["centre_labels_"].tolist()) <= set(labels["classes_"].tolist()):
         raise UserError(f"{where}: a cluster has a label that is not among the classes")
     if int(tensors["centre_counts_"].min()) < 1 or float(tensors["class_weight_"].min()) < 0:

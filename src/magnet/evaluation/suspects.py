@@ -72,7 +72,8 @@ def doubt_labels(
         part = Examples(vectors[kept].double(), labels[kept])
         start = fit_start(
             part, chosen.start_clusters, chosen.shrinkage, recipe.dim_for(vectors, chosen.kernel_width),
-            power=chosen.power, standardize=chosen.standardize, kernel_width=chosen.kernel_width, seed=seed,
+            power=chosen.power, standardize=chosen.standardize, kernel_width=chosen.kernel_width,
+            unit_length=chosen.unit_length, seed=seed,
         )  # fmt: skip
         known = start(part.x)
         stand, voting = (torch.bincount(labels[rows], minlength=classes) for rows in (others, kept))
@@ -121,6 +122,7 @@ class _Settings(NamedTuple):
     scaling: float
     pull: float | None
     kernel_width: float = 0.0
+    unit_length: bool = False
 
 
 def _choose(recipe: Recipe, examples: Examples, classes: int, seed: int) -> _Settings:
@@ -136,5 +138,5 @@ def _choose(recipe: Recipe, examples: Examples, classes: int, seed: int) -> _Set
     indexes = folds.cluster(best.parts, best.n_clusters)
     rules = [vote(index, weight, best.votes.scaling, recipe.neighbours) for index in indexes]
     pull, _ = choose_pull(folds, rules, indexes, best.parts, best.held, or_means=True)
-    _, power, standardize, shrinkage, n_clusters, start_clusters, *_, width = best
-    return _Settings(power, standardize, shrinkage, n_clusters, start_clusters, best.votes.scaling, pull, width)
+    _, power, standardize, shrinkage, n_clusters, start_clusters, *_, width, unit = best
+    return _Settings(power, standardize, shrinkage, n_clusters, start_clusters, best.votes.scaling, pull, width, unit)

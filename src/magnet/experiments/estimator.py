@@ -120,7 +120,7 @@ def _start_of(model: MagnetClassifier, X: Array, y: Array) -> Callable[[Array], 
     data = Examples(torch.tensor(X).double(), torch.tensor(y))
     start = fit_start(
         data, 1, model.shrinkage_, min(512, len(X)), power=model.power_, standardize=model.standardize_,
-        kernel_width=model.kernel_width_, seed=0,
+        kernel_width=model.kernel_width_, unit_length=model.unit_length_, seed=0,
     )  # fmt: skip
     return lambda inputs: start(torch.tensor(inputs).double()).numpy()
 

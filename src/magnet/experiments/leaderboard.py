@@ -233,7 +233,8 @@ def _space(config: TrainConfig | None, data: Examples) -> Start:
         return Start(1.0, data.x.mean(dim=0), torch.eye(data.x.shape[1], dtype=torch.float64))
     return fit_start(
         data, config.start_clusters, config.shrinkage, config.dim or 512, power=config.power,
-        standardize=config.standardize == "yes", kernel_width=max(0.0, config.kernel_width), seed=config.seed,
+        standardize=config.standardize == "yes", kernel_width=max(0.0, config.kernel_width),
+        unit_length=config.unit_length == "yes", seed=config.seed,
     )  # fmt: skip
 
 

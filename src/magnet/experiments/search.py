@@ -33,8 +33,8 @@ SPACES: dict[str, Space] = {  # by method, beside the learning rate, which is se
 }
 Settings = dict[str, dict[str, list[dict[str, Any]]]]  # by what they were chosen for, then by method, best first
 # What the whitened start chooses for a method, and what the rules of a trained representation are.
-STARTED = ("start", "power", "shrinkage", "standardize", "start_clusters", "kernel_width", "clusters_per_class",
-           "clusters_per_batch", "examples_per_cluster", "scaling", "epochs")  # fmt: skip
+STARTED = ("start", "power", "shrinkage", "standardize", "start_clusters", "kernel_width", "unit_length",
+           "clusters_per_class", "clusters_per_batch", "examples_per_cluster", "scaling", "epochs")  # fmt: skip
 VOTES = ("votes_scaling", "votes_clusters", "centres", "pull", "knn_scaling", "knn_neighbours")
 CLASSES = "classes"  # settings chosen for the classes as they are
 DROPOUTS = (0.2, 0.5)  # tried after the random trials; beside 0, a linear map's own

@@ -87,6 +87,7 @@ def model_of(run: Run | Model) -> Model:
             normalised=method.normalised,
             power=config.power if config.start == "whitened" else 0.0,
             landmarks=network.embedding.landmarks if isinstance(network.embedding, WhitenedEmbedding) else 0,
+            unit_length=isinstance(network.embedding, WhitenedEmbedding) and network.embedding.unit_length,
         ),
         views=ViewsPart(
             size=max(size, 1), rescale=config.rescale, flip=config.flip, draws=run.views.draws, seed=config.seed
@@ -225,7 +226,7 @@ def _network(description: Description, tensors: dict[str, Tensor]) -> Backbone:
             raise UserError(f"{NETWORK} is too small for a network of {part.shape[0]} inputs, {part.dim} dimensions")
     network = build(
         part.backbone, example_shape=part.shape, dim=part.dim or None, hidden=part.hidden or None,
-        power=part.power or None, landmarks=part.landmarks,
+        power=part.power or None, landmarks=part.landmarks, unit_length=part.unit_length,
     )  # fmt: skip
     check_layout(tensors, network.state_dict(), NETWORK)
     network.load_state_dict(tensors)

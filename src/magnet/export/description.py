@@ -24,6 +24,7 @@ class NetworkPart:
     normalised: bool  # whether representations are brought to length one
     power: Annotated[float, Bounds(0, 100)] = 0.0  # of the features before a whitened last layer; 0: an ordinary one
     landmarks: Annotated[int, Bounds(0, 2**20)] = 0  # of the kernel features that it takes; 0: it has none
+    unit_length: bool = False  # whether what is whitened is brought to one length
 
 
 @dataclass(frozen=True)

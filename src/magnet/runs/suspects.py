@@ -45,6 +45,7 @@ def doubts_among(run: Run, places: Tensor) -> Doubts:
             standardize=standardize,
             shrinkage=None if config.shrinkage < 0 else config.shrinkage,
             kernel_width=None if config.kernel_width < 0 else config.kernel_width,
+            unit_length={"yes": True, "no": False}.get(config.unit_length),
             n_clusters=config.clusters_per_class or None,
             start_clusters=config.start_clusters or None,
         )

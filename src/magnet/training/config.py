@@ -22,7 +22,7 @@ NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "log
 MOST_YAML = 2**20  # bytes of a configuration
 # Of what training and embedding compute, and part of the key of everything that is cached. A change of the code that
 # gives other numbers for the same settings and data raises it by one: then whatever was cached before is made again.
-REVISION = 7
+REVISION = 8
 # Loggers and the packages that they need.
 LOGGERS = {"tensorboard": ("tensorboard",), "wandb": ("wandb", "lightning"), "mlflow": ("mlflow", "lightning")}
 BUNDLE = "bundle.json"  # in a folder that `magnet export` wrote
@@ -134,6 +134,8 @@ class TrainConfig:
     kernel_width: float = -1.0
     """Whitened start of vectors: width of Gaussian kernel features, the nearness to landmarks among the examples, in
     units of the median distance between them (0: none, a linear map; -1: chosen)."""
+    unit_length: Literal["auto", "yes", "no"] = "auto"
+    """Whitened start: whether all examples are brought to one length after the whitening (auto: chosen)."""
 
     epochs: int = 30
     """Length of the training; an epoch is ceil(N / batch size) steps for every method (-1: chosen)."""

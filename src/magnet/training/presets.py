@@ -120,8 +120,8 @@ FROZEN: dict[str, Changes] = {"magnet": _FROZEN | _RECIPE, "": _FROZEN}
 FROZEN_FROM_RANDOM: dict[str, Changes] = {"magnet": _FROZEN_RANDOM | _MAGNET, "": _FROZEN_RANDOM}
 
 # The settings of a network and its views, which a warm start takes from the run that it starts from.
-NETWORK = ("backbone", "start", "power", "shrinkage", "standardize", "start_clusters", "kernel_width", "dim", "hidden",
-           "image_size", "rescale", "freeze_batchnorm")  # fmt: skip
+NETWORK = ("backbone", "start", "power", "shrinkage", "standardize", "start_clusters", "kernel_width", "unit_length",
+           "dim", "hidden", "image_size", "rescale", "freeze_batchnorm")  # fmt: skip
 
 
 def start_note(config: TrainConfig) -> str:

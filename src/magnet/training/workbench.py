@@ -215,6 +215,7 @@ def make_learner(
         hidden=config.hidden or None,
         power=config.power if config.start == "whitened" else None,
         landmarks=landmarks_of(config),
+        unit_length=config.start == "whitened" and config.unit_length == "yes",
     )
     if examples is not None and isinstance(network, VectorBackbone):
         network.fit_inputs(examples)
@@ -382,6 +383,7 @@ def recipe_of(config: TrainConfig) -> Recipe:
         standardize=None if config.standardize == "auto" else config.standardize == "yes",
         shrinkage=None if config.shrinkage < 0 else config.shrinkage,
         kernel_width=None if config.kernel_width < 0 else config.kernel_width,
+        unit_length=None if config.unit_length == "auto" else config.unit_length == "yes",
         n_clusters=config.clusters_per_class or None,
         start_clusters=config.start_clusters or None,
         scaling=config.scaling or None,
@@ -397,7 +399,7 @@ def recipe_of(config: TrainConfig) -> Recipe:
 def _given(recipe: Recipe) -> Chosen | None:
     """The settings of the start if the recipe states all of them, else None."""
     power, standardize, shrinkage, width = recipe.power, recipe.standardize, recipe.shrinkage, recipe.kernel_width
-    clusters, within, scaling = recipe.n_clusters, recipe.start_clusters, recipe.scaling
+    clusters, within, scaling, unit = recipe.n_clusters, recipe.start_clusters, recipe.scaling, recipe.unit_length
     if (
         power is None
         or standardize is None
@@ -406,9 +408,10 @@ def _given(recipe: Recipe) -> Chosen | None:
         or clusters is None
         or within is None
         or scaling is None
+        or unit is None
     ):
         return None
-    return Chosen(power, standardize, shrinkage, clusters, within, scaling, 0.0, None, 0, None, width)
+    return Chosen(power, standardize, shrinkage, clusters, within, scaling, 0.0, None, 0, None, width, unit)
 
 
 def _choose_start(
@@ -421,8 +424,8 @@ def _choose_start(
     best = recipe.choose_start(folds, recipe.dim_for(data.x), say)[0]
     votes = best.votes.scaling
     scaling = votes / 2 if recipe.scaling is None else recipe.scaling
-    _, power, standardize, shrinkage, n_clusters, start_clusters, *_, width = best
-    return Chosen(power, standardize, shrinkage, n_clusters, start_clusters, scaling, votes, None, 0, None, width)
+    _, power, standardize, shrinkage, n_clusters, start_clusters, *_, width, unit = best
+    return Chosen(power, standardize, shrinkage, n_clusters, start_clusters, scaling, votes, None, 0, None, width, unit)
 
 
 def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, labels: Tensor) -> TrainConfig:
@@ -433,6 +436,7 @@ def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, 
         config,
         power=chosen.power,
         kernel_width=chosen.kernel_width,
+        unit_length="yes" if chosen.unit_length else "no",
         standardize="yes" if chosen.standardize else "no",
         shrinkage=chosen.shrinkage,
         clusters_per_class=chosen.n_clusters,
