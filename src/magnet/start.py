@@ -362,12 +362,14 @@ def choose_start(
 ) -> list[Choice]:
     """The start whose votes have the least held-out log-loss, with each shrinkage, the best first.
 
-    One setting is chosen after the other: the number of clusters, which grows until two numbers in a row do not help;
-    then the power; then whether features are standardised; then, if these changed, the number of clusters once more,
-    among its neighbours; at last the length. Each is judged with its best shrinkage. More clusters, or a later one of
-    the ``powers`` or ``unit_length``, must lower the log-loss by more than its standard error; so must whitening within
-    clusters instead of whole classes, whose covariance is known better. Training may need more shrinkage than the start
-    alone does: let it choose among them. A power other than 1 is for non-negative features only.
+    One setting is chosen after the other: the length, since examples of many lengths would need many clusters; the
+    number of clusters, which grows until two numbers in a row do not help; then the power; then whether features are
+    standardised; then, if these changed, the number of clusters once more, among its neighbours. Each is judged with
+    its best shrinkage. More clusters, or a later one of the ``powers`` or ``unit_length``, must lower the log-loss by
+    more than its standard error; so must whitening within clusters instead of whole classes, whose covariance is known
+    better. Powers are judged by refined centres, since these make up for some of what another power is worth to
+    means. Training may need more shrinkage than the start alone does: let it choose among them. A power other than 1
+    is for non-negative features only.
 
     Args:
         folds: what is fitted and judged by.
@@ -381,8 +383,10 @@ def choose_start(
     def judged(power: float, scaled: bool, n_clusters: int, within: int) -> list[Choice]:
         found = []
         for shrinkage, (parts, held) in zip(shrinkages, spaces.of(power, scaled, within), strict=True):
+            if unit:
+                parts, held = _of_unit_length(parts, held)
             votes = folds.judge(folds.cluster(parts, n_clusters, restarts=1), held)
-            found.append(Choice(votes, power, scaled, shrinkage, n_clusters, within, parts, held))
+            found.append(Choice(votes, power, scaled, shrinkage, n_clusters, within, parts, held, unit_length=unit))
         return sorted(found, key=_one_log_loss)
 
     def tried(power: float, scaled: bool, n_clusters: int) -> list[Choice]:
@@ -394,9 +398,19 @@ def choose_start(
         within = judged(power, scaled, n_clusters, n_clusters)
         return within if within[0].votes.clearly_below(classes[0].votes) else classes
 
+    def refined(choice: Choice) -> Calibrated:
+        return folds.judge_refined(choice.parts, choice.held, choice.n_clusters)
+
     negative = any(bool((part.x < 0).any()) for part in folds.parts)
     powers = [power for power in powers if power == 1 or not negative] or [1.0]
+    few = min(dim, folds.parts[0].x.shape[1], len(folds.parts[0].x)) < FEWEST_DIMS
+    unit = unit_length[0] and not (few and len(unit_length) > 1)
     best = tried(powers[0], standardize[0], clusters[0])
+    if len(unit_length) > 1 and not few:
+        unit = not unit
+        other = tried(powers[0], standardize[0], clusters[0])
+        best = other if other[0].votes.clearly_below(best[0].votes) else best
+        unit = best[0].unit_length
     misses = 0
     for n_clusters in clusters[1:]:
         more = tried(powers[0], standardize[0], n_clusters)
@@ -407,7 +421,7 @@ def choose_start(
     place = clusters.index(best[0].n_clusters)
     for power in powers[1:]:
         other = tried(power, standardize[0], clusters[place])
-        best = other if other[0].votes.clearly_below(best[0].votes) else best
+        best = other if refined(other[0]).clearly_below(refined(best[0])) else best
     for scaled in standardize[1:]:
         best = min(best, tried(best[0].power, scaled, clusters[place]), key=_log_loss)
     power, scaled = best[0].power, best[0].standardize
@@ -418,26 +432,14 @@ def choose_start(
         for n_clusters in clusters[place + 1 : place + 2]:
             more = tried(power, scaled, n_clusters)
             best = more if more[0].votes.clearly_below(best[0].votes) else best
-    if unit_length[0] and best[0].parts[0].shape[1] < FEWEST_DIMS:
-        unit_length = unit_length[1:] or unit_length
-    if True not in unit_length:
-        return best
-    equal = sorted((_with_unit_length(folds, choice) for choice in best), key=_one_log_loss)
-    if len(unit_length) == 1:
-        return equal
-    first, second = (equal, best) if unit_length[0] else (best, equal)
-    return second if second[0].votes.clearly_below(first[0].votes) else first
+    return best
 
 
-def _with_unit_length(folds: Folds, choice: Choice) -> Choice:
-    """The same start with representations of one length."""
-    lengths = [mean_length(part) for part in choice.parts]
-    parts, held = (
-        [of_length(r, length) for r, length in zip(group, lengths, strict=True)]
-        for group in (choice.parts, choice.held)
-    )
-    votes = folds.judge(folds.cluster(parts, choice.n_clusters, restarts=1), held)
-    return choice._replace(votes=votes, parts=parts, held=held, unit_length=True)
+def _of_unit_length(parts: list[Tensor], held: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """The representations of the folds, all of one length in each: the mean length of its part."""
+    lengths = [mean_length(part) for part in parts]
+    equal = [[of_length(r, length) for r, length in zip(group, lengths, strict=True)] for group in (parts, held)]
+    return equal[0], equal[1]
 
 
 def _one_log_loss(choice: Choice) -> float:

@@ -26,6 +26,8 @@ ENOUGH_FOR_START = 2000  # to judge a start by, which costs no training
 MOST_FOLDS = 3
 PULLS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of refined centres to their means
 PULL = 0.1  # where nothing is held out to choose it by
+A_FEW = 8  # steps of refining that show what it is worth
+MOST_TO_REFINE = 5e9  # examples x clusters x dimensions: of more, refining would take minutes, and means vote
 LEAST = 1e-12  # a probability is never thought to be smaller
 SCALINGS = (2.0**-3, 2.0**10)  # where the scaling of the votes is looked for
 
@@ -161,17 +163,17 @@ class _Ballot(NamedTuple):
         return (1 - spread) * right + spread * ((log[:, :-1] * self.prior).sum(dim=1) + others)
 
 
-def held_out_log_loss(
-    rules: Sequence[NearestClusters], trials: Sequence[VotingTrial], each: Tensor, weights: Sequence[Tensor]
-) -> float:
-    """The log-loss of classifiers on the examples held out of each (weights ``each`` (n,), which sum to one)."""
+def held_out_losses(rules: Sequence[NearestClusters], trials: Sequence[VotingTrial], class_weight: Tensor) -> Tensor:
+    """What each held-out example adds to the log-loss of the classifiers (n,), one of them spread over the classes."""
+    each = class_weight[torch.cat([trial.labels for trial in trials])]
     logs = []
-    for rule, trial, weight in zip(rules, trials, weights, strict=True):
+    for rule, trial in zip(rules, trials, strict=True):
+        weight = cluster_weights(trial.clusters.sizes, trial.clusters.centre_labels, class_weight)
         proba = rule.predict_proba(trial.held).double()
         tally = proba.new_zeros(len(proba), max(int(trial.labels.max()), int(rule.classes.max())) + 1)
         tally[:, rule.classes] = proba
         logs.append(_expected_log(tally, trial, weight, len(each)))
-    return -float(each @ torch.cat(logs))
+    return -each / each.sum() * torch.cat(logs)
 
 
 def _expected_log(proba: Tensor, trial: VotingTrial, weight: Tensor, count: int) -> Tensor:
@@ -274,15 +276,43 @@ class Folds(NamedTuple):
 
     def judge(self, indexes: Iterable[ClusterIndex], held: Iterable[Tensor]) -> Calibrated:
         """The votes that suit an index of each part best, by the held-out (n, k)."""
-        labels = [examples.labels for examples in self.held]
-        trials = [VotingTrial(*each) for each in zip(indexes, held, labels, strict=True)]
-        return calibrate_votes(trials, self.class_weight, neighbours=self.neighbours)
+        return calibrate_votes(self.trials(indexes, held), self.class_weight, neighbours=self.neighbours)
+
+    def trials(self, indexes: Iterable[ClusterIndex], held: Iterable[Tensor]) -> list[VotingTrial]:
+        """An index of each part with the held-out (n, k)."""
+        labels = (examples.labels for examples in self.held)
+        return [VotingTrial(*each) for each in zip(indexes, held, labels, strict=True)]
+
+    def refined(
+        self, rules: Sequence[NearestClusters], parts: Sequence[Tensor], pull: float, iterations: int = 30
+    ) -> list[NearestClusters]:
+        """The classifier of each part (n, k) with its centres refined."""
+        return [
+            rule.refined(r, part.labels, pull=pull, example_weights=self.class_weight[part.labels],
+                         iterations=iterations)
+            for rule, r, part in zip(rules, parts, self.parts, strict=True)
+        ]  # fmt: skip
+
+    def judge_refined(self, parts: Sequence[Tensor], held: Sequence[Tensor], n_clusters: int) -> Calibrated:
+        """As `judge`, for centres that were refined a little, where that takes little time."""
+        indexes = self.cluster(parts, n_clusters, restarts=1)
+        votes = self.judge(indexes, held)
+        if not can_refine(indexes[0], parts[0]):
+            return votes
+        rules = [
+            NearestClusters(
+                index, self.neighbours, scaling=votes.scaling,
+                weights=cluster_weights(index.sizes, index.centre_labels, self.class_weight),
+            )
+            for index in indexes
+        ]  # fmt: skip
+        rules = self.refined(rules, parts, PULL, A_FEW)
+        each = held_out_losses(rules, self.trials(indexes, held), self.class_weight)
+        return Calibrated(votes.scaling, float(each.sum()), each)
 
     def log_losses(self, indexes: Iterable[ClusterIndex], held: Iterable[Tensor], scaling: float) -> Tensor:
         """What each held-out example (n, k) adds to the log-loss of votes of this scaling, none of them spread."""
-        labels = [examples.labels for examples in self.held]
-        trials = [VotingTrial(*each) for each in zip(indexes, held, labels, strict=True)]
-        return _vote_losses(trials, self.class_weight, self.neighbours)(scaling, False)
+        return _vote_losses(self.trials(indexes, held), self.class_weight, self.neighbours)(scaling, False)
 
     def cluster(self, parts: Iterable[Tensor], n_clusters: int, restarts: int = 3) -> list[ClusterIndex]:
         """The clusters of the representations (n, k) of each part."""
@@ -365,6 +395,12 @@ def choose_clusters(
     return best[0], best[1].scaling
 
 
+def can_refine(index: ClusterIndex, representations: Tensor) -> bool:
+    """Whether centres can be refined by representations (n, k) in seconds, and there is anything to refine."""
+    sharpest = index.variance <= 0
+    return len(representations) * index.centres.numel() <= MOST_TO_REFINE and not bool(sharpest)
+
+
 def choose_pull(
     folds: Folds,
     rules: Sequence[NearestClusters],
@@ -376,7 +412,8 @@ def choose_pull(
 ) -> tuple[float | None, float]:
     """The pull of refined centres (see `NearestClusters.refined`) with the least held-out log-loss, and that log-loss.
 
-    Weaker pulls are tried as long as they help. With ``or_means`` the pull is None where the means do better than all.
+    Weaker pulls are tried as long as they help. With ``or_means`` the pull is None where the means do better than all,
+    and where there is so much to refine that it would take minutes.
 
     Args:
         folds: what was held out.
@@ -384,20 +421,14 @@ def choose_pull(
         indexes: their clusters.
         parts, held: representations (n, k) of each fold.
     """
-    labels = [examples.labels for examples in folds.held]
-    trials = [VotingTrial(*each) for each in zip(indexes, held, labels, strict=True)]
-    each = folds.class_weight[torch.cat(labels)]
-    each = each / each.sum()
-    weights = [cluster_weights(index.sizes, index.centre_labels, folds.class_weight) for index in indexes]
+    trials = folds.trials(indexes, held)
     best: tuple[float | None, float] | None = None
     if or_means:
-        best = None, held_out_log_loss(rules, trials, each, weights)
+        best = None, float(held_out_losses(rules, trials, folds.class_weight).sum())
+        if not can_refine(indexes[0], parts[0]):
+            return best
     for pull in PULLS:
-        refined = [
-            rule.refined(r, part.labels, pull=pull, example_weights=folds.class_weight[part.labels])
-            for rule, r, part in zip(rules, parts, folds.parts, strict=True)
-        ]
-        loss = held_out_log_loss(refined, trials, each, weights)
+        loss = float(held_out_losses(folds.refined(rules, parts, pull), trials, folds.class_weight).sum())
         if best is not None and loss >= best[1]:
             break
         best = pull, loss

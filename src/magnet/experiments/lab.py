@@ -213,7 +213,7 @@ class Lab:
         return ranked
 
     def _search(self, method: str, held: Dataset | None, part: str) -> list[tuple[float, TrainConfig]]:
-        start, fixed = self._started(method, held), self.fixed_for(method)
+        start, fixed = self.started(method, held), self.fixed_for(method)
         found: list[tuple[float, TrainConfig]] = []
         if self.settings is not None and self._source is not None:
             given = settings_for(self._source, self.settings, part, self.methods)[method]
@@ -231,7 +231,7 @@ class Lab:
             attempt(config, f"dropout {config.dropout}")
         return found
 
-    def _started(self, method: str, held: Dataset | None) -> TrainConfig:
+    def started(self, method: str, held: Dataset | None) -> TrainConfig:
         """The settings of a row before the search, including those that the whitened start chooses."""
         config, data = self.configure(method), self.held if held is None else held
         if config.start != "whitened" or self.settings is not None:
