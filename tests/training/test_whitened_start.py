@@ -164,7 +164,7 @@ def sphere(tmp_path_factory):
 
 
 def test_a_run_of_unit_length_is_the_same_in_a_bundle_and_in_a_graph(sphere, tmp_path):
-    run = Run(train(settings(sphere, out=tmp_path / "run"), silent=True))
+    run = Run(train(settings(sphere, kernel_width=0.0, out=tmp_path / "run"), silent=True))
     assert run.config.unit_length == "yes"
     assert evaluate(run)["knc"]["error"] < 0.05
     x = run.data.batch(run.data.indices("test"))
