@@ -68,14 +68,14 @@ def test_the_table_names_the_classifiers_and_the_worst_classes(digits_run, magne
 def test_names_are_shown_as_they_are(photo_run, photos, magnet, monkeypatch):
     from rich.console import Console
 
-    from magnet.commands.evaluate import show
+    from magnet.commands.terminal import show_evaluation
 
     result = evaluate(Run(photo_run))
     result["worst"] = [
         {"class": "red [bold]fox", "n": 1, "error": 1.0, "taken_for": [{"class": "[/red]\x1b[2J", "n": 1}]}
     ]
     console = Console(width=100, record=True)
-    show(result, console)
+    show_evaluation(result, console)
     shown = console.export_text()
     assert "red [bold]fox" in shown
     assert "[/red]" in shown

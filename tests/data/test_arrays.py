@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from magnet.data import Dataset, open_data
-from magnet.data.arrays import Numbered
+from magnet.data.listings import Numbered
 from magnet.errors import UserError
 
 RNG = np.random.default_rng(0)

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 
-from magnet.commands.terminal import RunFolder, percent, plain, progress, read_options, say_notes, table
+from magnet.commands.terminal import RunFolder, progress, read_options, say_notes, show_evaluation
 from magnet.data.sources import find_source
 from magnet.errors import UserError
 from magnet.training.config import check_run
@@ -22,8 +22,6 @@ examples:
   magnet evaluate runs/photos --data more-photos/ --part all
   magnet evaluate runs/photos --json | jq .knc.error
 """
-
-NAMES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}
 
 
 @dataclass(frozen=True)
@@ -71,72 +69,4 @@ def main(arguments: Sequence[str]) -> None:
     if options.json:
         print(json.dumps(result, indent=1))
     else:
-        show(result, Console(highlight=False))
-
-
-def show(result: dict[str, Any], console: Console) -> None:
-    """Print the result of an evaluation."""
-    console.print(
-        plain(f"{result['n']} examples of {result['data']} ({result['split']})", "bold"),
-        plain(f"  {result['method']}, {result['checkpoint']}, {result['run']}", "dim"),
-        sep="\n",
-    )
-    if result["seen"]:
-        console.print(
-            f"  {result['seen']} of them are training examples, which the classifiers are made of", style="yellow"
-        )
-    if result["left_out"]:
-        names = ", ".join(result["unknown"][:3]) + (", ..." if len(result["unknown"]) > 3 else "")
-        console.print(
-            plain(
-                f"  {result['left_out']} more were left out: their classes are unknown to the run ({names})", "yellow"
-            )
-        )
-    columns = {"error": "error", "error@5": "error@5", "ECE": "ece", "calibrated": "ece_calibrated"}
-    several = result["views"] > 1
-    errors = table("", *columns, *(["plain view"] * several), right=(*columns, "plain view"))
-    for key, name in NAMES.items():
-        if key in result:
-            judged = "bold" if key == result["rule"] else ""  # the rule that the method is judged by
-            shown = [result[key][n] for n in columns.values()] + [result["plain"][key]["error"]] * several
-            errors.add_row(name, *(percent(value) for value in shown), style=judged)
-    console.print("", errors, "", sep="\n")
-    if several:
-        console.print(
-            f"Errors are of the mean of {result['views']} test views of each image. Plain view: of the centre alone, "
-            "as the explorer and an ONNX file see it.\n"
-        )
-    found = result["retrieval"]
-    console.print(f"Among themselves: recall@1 {percent(found['recall@1'])}, MAP@R {percent(found['map@r'])}")
-    _show_pairs(result["verification"], console)
-    if "judge" in result:
-        judged = result["judge"]
-        console.print(
-            plain(
-                f"Judged by {judged['classes']} other labels ({judged['labels']}), which were not trained on: error "
-                f"{percent(judged['knc']['error'])} by kNC, {percent(judged['knn']['error'])} by soft kNN\n"
-            )
-        )
-    if not result["worst"]:
-        console.print("No example gets a wrong label.")
-        return
-    worst = table("worst classes", "error", "of", "taken for", right=("error", "of"), whole=("worst classes",))
-    for row in result["worst"]:
-        taken = ", ".join(f"{mistake['class']} ({mistake['n']})" for mistake in row["taken_for"])
-        worst.add_row(plain(row["class"]), percent(row["error"]), str(row["n"]), plain(taken))
-    console.print(worst)
-
-
-def _show_pairs(found: dict[str, Any], console: Console) -> None:
-    """Print how well distances tell pairs of the same class from other pairs."""
-    if not found:
-        return
-    console.print(
-        f"Pairs: area under the ROC curve {percent(found['auc'])}, equal error {percent(found['equal_error'])}\n"
-    )
-    columns = ("false accepts", "pairs of a class recognised", "below, in sigma")
-    rates = table(*columns, right=columns)
-    for row in found["at"]:
-        rates.add_row(percent(row["rate"]), percent(row["true_accept"]), f"{row['threshold']:.2f}")
-    if found["at"]:  # empty if there are too few pairs to measure rare mistakes
-        console.print(rates, "")
+        show_evaluation(result, Console(highlight=False))

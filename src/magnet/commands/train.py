@@ -10,9 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
+from rich.console import Console
 
 from magnet import backbones, methods
-from magnet.commands.terminal import given_options, line_console, plain, read_grouped, say_notes
+from magnet.commands.terminal import (
+    given_options,
+    line_console,
+    plain,
+    progress,
+    read_grouped,
+    say_notes,
+    show_evaluation,
+)
 from magnet.data.sources import find_source, kind_of
 from magnet.errors import UserError
 from magnet.training.config import CONFIG, TrainConfig, check_logger, check_run, read_config
@@ -242,9 +251,14 @@ def _finish(folder: Path, config: TrainConfig) -> None:
         console.print(f"Chosen by held-out training data: {', '.join(words)}")
     console.print(plain(f"The run is in {folder}  ({total:.0f} s: {shares})"))
     if config.evaluate:
-        from magnet.commands.evaluate import main as evaluate
+        from magnet.runs.evaluate import evaluate
+        from magnet.runs.run import Run
 
-        evaluate([str(folder)])
+        with progress("embedding") as report:
+            run = Run(folder, report=report)
+            say_notes(run.notes)
+            result = evaluate(run)
+        show_evaluation(result, Console(highlight=False))
     look = "magnet explore" if find_spec("openTSNE") else "magnet report"
     photos = "PHOTO" if kind_of(config.data) == "images" else "VECTORS.npy"
     print(f"\nNext: {look} {folder}\n      magnet classify {folder} {photos}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple, overload
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 
 from magnet.data.columns import LABELS, VECTORS, find_label, read_labels, read_split, read_test
-from magnet.data.listings import Attributes, Listing
+from magnet.data.listings import Attributes, Listing, Numbered
 from magnet.errors import UserError
 from magnet.files import memory, opened, reading
 
@@ -28,40 +28,6 @@ SPARSE = (
 LEVELS = 64  # steps of float32 that the values of a column take at least, or they are lost in it
 MAP_FROM_BYTES = 2**20
 LOCAL_HEADER_BYTES = 30
-
-
-class Numbered(Sequence[str]):
-    """The names "0", "1", ... of rows without names, made on demand: five million strings would take 300 MB.
-
-    >>> Numbered(1000)[2:4]
-    ['2', '3']
-    """
-
-    def __init__(self, count: int) -> None:
-        self._rows = range(count)
-
-    @overload
-    def __getitem__(self, key: int) -> str: ...
-    @overload
-    def __getitem__(self, key: slice) -> list[str]: ...
-    def __getitem__(self, key: int | slice) -> str | list[str]:
-        found = self._rows[key]
-        return [str(row) for row in found] if isinstance(found, range) else str(found)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Numbered):
-            return len(self) == len(other)
-        if not isinstance(other, Sequence) or isinstance(other, str):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Numbered({len(self)})"
 
 
 def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
@@ -316,18 +282,6 @@ def _mapped(path: Path, header: _Header, offset: int) -> np.ndarray:
     if not math.prod(header.shape):
         return np.empty(header.shape, header.dtype)
     return np.memmap(path, header.dtype, "r", offset=offset, shape=header.shape, order="F" if header.fortran else "C")
-
-
-def check_mapped(array: np.ndarray) -> None:
-    """Refuse to read an array whose file was cut short while it was mapped: the system would kill the process."""
-    if not isinstance(array, np.memmap) or array.filename is None:
-        return
-    try:
-        size = os.stat(array.filename).st_size
-    except FileNotFoundError:  # only its name is gone
-        return
-    if size < array.offset + array.nbytes:
-        raise UserError(f"{array.filename}: was cut to {size:,} bytes while it was in use: put it back and go on.")
 
 
 def _data_offset(file: IO[bytes], member: zipfile.ZipInfo) -> int:

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from magnet.data.arrays import Numbered
 from magnet.data.columns import VECTORS, Roles, assign
-from magnet.data.listings import PARTS, EncodedImage, Listing
+from magnet.data.listings import PARTS, EncodedImage, Listing, Numbered
 from magnet.data.tables import finish, folder_of, list_columns, list_content, list_images, stack_numbers
 from magnet.errors import UserError
 from magnet.files import read_json

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from magnet.data.arrays import KEYS, Numbered, check_mapped, list_arrays
+from magnet.data.arrays import KEYS, list_arrays
 from magnet.data.images import MOST_PIXELS, RESCALE, ImageCache, decode, find_unreadable, room
 from magnet.data.listings import (
     PARTS,
@@ -22,6 +22,7 @@ from magnet.data.listings import (
     Content,
     EncodedImage,
     Listing,
+    Numbered,
     compact_classes,
     complete_split,
 )
@@ -123,7 +124,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         """The vectors as they are stored, (N, d) in their own dtype; memory-mapped where the file allows it."""
         if self.kind != "vectors" or not isinstance(self._content, np.ndarray):
             raise UserError(f"{self.spec} holds images; vectors are there only for vector data.")
-        check_mapped(self._content)
+        _check_mapped(self._content)
         return self._content
 
     def image_file(self, index: int) -> Path | None:
@@ -462,3 +463,15 @@ def _bytes(source: Path | EncodedImage) -> str:
         return file_digest(source)
     except FileNotFoundError:
         return GONE
+
+
+def _check_mapped(array: np.ndarray) -> None:
+    """Refuse to read an array whose file was cut short while it was mapped: the system would kill the process."""
+    if not isinstance(array, np.memmap) or array.filename is None:
+        return
+    try:
+        size = os.stat(array.filename).st_size
+    except FileNotFoundError:  # only its name is gone
+        return
+    if size < array.offset + array.nbytes:
+        raise UserError(f"{array.filename}: was cut to {size:,} bytes while it was in use: put it back and go on.")

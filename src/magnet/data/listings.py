@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, overload
 
 import numpy as np
 
@@ -46,6 +46,40 @@ class Labelling(NamedTuple):
 def is_image(name: str) -> bool:
     """Whether a file of this name counts as an image: its extension is known, and it is not hidden."""
     return not name.startswith(".") and Path(name).suffix.lower() in EXTENSIONS
+
+
+class Numbered(Sequence[str]):
+    """The names "0", "1", ... of rows without names, made on demand: five million strings would take 300 MB.
+
+    >>> Numbered(1000)[2:4]
+    ['2', '3']
+    """
+
+    def __init__(self, count: int) -> None:
+        self._rows = range(count)
+
+    @overload
+    def __getitem__(self, key: int) -> str: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[str]: ...
+    def __getitem__(self, key: int | slice) -> str | list[str]:
+        found = self._rows[key]
+        return [str(row) for row in found] if isinstance(found, range) else str(found)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Numbered):
+            return len(self) == len(other)
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Numbered({len(self)})"
 
 
 @dataclass

@@ -12,9 +12,9 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from magnet.data.arrays import Numbered, list_arrays
+from magnet.data.arrays import list_arrays
 from magnet.data.columns import read_labels
-from magnet.data.listings import EncodedImage, Listing
+from magnet.data.listings import EncodedImage, Listing, Numbered
 from magnet.errors import UserError
 
 
