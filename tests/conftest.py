@@ -14,7 +14,7 @@ from PIL import Image
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 from magnet.cli import main
-from magnet.data.benchmarks.digits import list_digits
+from magnet.data.sources import list_digits
 from magnet.training.config import TrainConfig
 from magnet.training.train import train
 

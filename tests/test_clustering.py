@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from magnet import _kmeans
+from magnet import clustering
 from magnet.clustering import clusters_by_size, distinct, in_threads, kmeans_per_class, order_by_group, threads
 from watching import Watch
 
@@ -143,21 +143,21 @@ def test_k_clusters_are_found_wherever_there_are_k_distinct_points(seed):
 def points_on_a_line(*places):
     """One class."""
     rows = torch.tensor(places)[None, :, None]
-    return _kmeans.points_of(rows, torch.ones(1, len(places), dtype=torch.bool))
+    return clustering.points_of(rows, torch.ones(1, len(places), dtype=torch.bool))
 
 
 def test_an_emptied_cluster_restarts_at_the_worst_served_point():
     x = points_on_a_line(0.0, 1.0, 10.0, 11.0, 50.0)
     # The third centre is where the first is: nobody is nearest to it.
     start = torch.tensor([[[[1.0, 1, 0, 0, 0], [0, 0, 1, 1, 0], [1, 1, 0, 0, 0]]]])
-    member, *_ = _kmeans.lloyd(x, start, torch.ones(1, 1, 3, dtype=torch.bool), 100)
+    member, *_ = clustering.lloyd(x, start, torch.ones(1, 1, 3, dtype=torch.bool), 100)
     assert sorted(member[0, 0].tolist()) == [[0, 0, 0, 0, 1], [0, 0, 1, 1, 0], [1, 1, 0, 0, 0]]
 
 
 def test_a_point_halfway_between_two_centres_belongs_to_the_first():
     x = points_on_a_line(0.0, 1.0, 2.0)
     start = torch.tensor([[[[1.0, 0, 0], [0, 0, 1]]]])
-    member, *_ = _kmeans.lloyd(x, start, torch.ones(1, 1, 2, dtype=torch.bool), 0)
+    member, *_ = clustering.lloyd(x, start, torch.ones(1, 1, 2, dtype=torch.bool), 0)
     assert member.tolist() == [[[[1, 1, 0], [0, 0, 1]]]]
 
 
@@ -165,14 +165,14 @@ def test_a_point_halfway_between_two_centres_belongs_to_the_first():
 def test_products_of_the_points_and_products_with_them_give_the_same_clusters(monkeypatch, spread):
     x, labels = blobs([20, 31, 17], 32, modes=4, spread=spread)  # fewer points than dimensions
     expected = kmeans_per_class(x, labels, 4)
-    of = _kmeans.points_of
+    of = clustering.points_of
 
     def transposed(rows, real):
         found = of(rows, real)
-        assert _kmeans._multiplied(found)
+        assert clustering._multiplied(found)
         return found._replace(others=rows.transpose(1, 2).contiguous())
 
-    monkeypatch.setattr(_kmeans, "points_of", transposed)
+    monkeypatch.setattr(clustering, "points_of", transposed)
     with threads(1):  # what is patched in Python is not in the script
         found = kmeans_per_class(x, labels, 4)
     assert torch.equal(found.assignments, expected.assignments)
@@ -253,13 +253,13 @@ def test_the_number_of_threads_changes_not_a_bit(monkeypatch, d):
 
 def test_restarts_and_classes_that_have_settled_are_not_computed_again(monkeypatch):
     sizes = []
-    scores = _kmeans._scores
+    scores = clustering._scores
 
     def counted(x, member, *rest):
         sizes.append(member.shape[:2])
         return scores(x, member, *rest)
 
-    monkeypatch.setattr(_kmeans, "_scores", counted)
+    monkeypatch.setattr(clustering, "_scores", counted)
     x, labels = blobs([400] * 6, 4, modes=4, spread=0.5)
     with threads(1):
         kmeans_per_class(x, labels, 4)

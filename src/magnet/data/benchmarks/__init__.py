@@ -3,10 +3,20 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from magnet.data.benchmarks import cifar100, cub, digits, dogs, fashion_mnist, flowers, imagenet_attributes, pets
+from magnet.data.benchmarks import cifar100, cub, dogs, fashion_mnist, flowers, imagenet_attributes, pets
 from magnet.data.benchmarks.source import Source
 from magnet.data.listings import Listing
 
+DIGITS = Source(
+    name="digits",
+    title="Handwritten digits, 64-dimensional vectors",
+    classes=10,
+    images=1_797,
+    layout="written without a folder",
+    licence="CC BY 4.0",
+    url="https://scikit-learn.org/stable/datasets/toy_dataset.html",
+    ask="it comes with scikit-learn; use it as --data digits.",
+)
 READERS: dict[str, Callable[[Path], Listing]] = {
     "pets": pets.list_pets,
     "flowers": flowers.list_flowers,
@@ -17,8 +27,11 @@ READERS: dict[str, Callable[[Path], Listing]] = {
     "cifar100": cifar100.list_cifar100,
 }
 SOURCES: dict[str, Source] = {
-    module.SOURCE.name: module.SOURCE
-    for module in (digits, pets, flowers, dogs, cub, fashion_mnist, imagenet_attributes, cifar100)
+    source.name: source
+    for source in (
+        DIGITS,
+        *(module.SOURCE for module in (pets, flowers, dogs, cub, fashion_mnist, imagenet_attributes, cifar100)),
+    )
 }
 
 
