@@ -1,6 +1,7 @@
 """The files around the package agree with it."""
 
 import ast
+import importlib.util
 import inspect
 import re
 import tomllib
@@ -73,3 +74,20 @@ def test_a_public_name_is_defined_in_one_file():
                 if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                     found.setdefault(node.name, []).append(path.name)
     assert {name: files for name, files in found.items() if len(files) > 1 and name not in shared} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "most"),
+    [
+        ("train --data digits --steps 12 --validation 0.2 --quiet", 35),
+        ("reproduce hierarchy --data digits --steps 12 --seeds 1 --pairings 1 --trials 1 --methods softmax magnet", 43),
+    ],
+)
+def test_the_walk_of_a_command_is_short(command, most, few_digits, tmp_path):
+    """A new file on the way of every training needs a reason, and this number."""
+    spec = importlib.util.spec_from_file_location("walk", ROOT / "tools/walk.py")
+    walk = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(walk)
+    files = walk.walk([*command.split(), "--out", str(tmp_path / "out")])
+    assert len(files) <= most, sorted(files)

@@ -14,9 +14,9 @@ import numpy as np
 from magnet.bench.measurement import Measurement, compare_times, duration, seconds
 from magnet.data import Dataset, open_data
 from magnet.data.listings import Listing
+from magnet.index import ClusterIndex
 from magnet.training.config import TrainConfig
 from magnet.training.display import Display
-from magnet.training.distribution import shared_index
 from magnet.training.loop import Snapshot, Trainer
 from magnet.training.refresh import embed, settle_batchnorm
 from magnet.training.train import make_fabric
@@ -54,7 +54,7 @@ def refresh() -> Measurement:
             representations.append(embed(made.learner, bench.data, bench.train, bench.views, **at))  # type: ignore[arg-type]
 
         def rest() -> None:
-            index = shared_index(representations[0], made.mine, bench.labels, bench.config.clusters_per_class, 0, 1)
+            index = ClusterIndex.fit(representations[0], bench.labels, bench.config.clusters_per_class, seed=0)
             made._refresh(Snapshot(index))
 
         passes = seconds(forward)

@@ -37,8 +37,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._watch, daemon=True, name="heartbeat")
 
     def __enter__(self) -> Self:
-        if self.others:
-            self._thread.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -111,8 +110,6 @@ def exchange(places: Tensor, losses: Tensor, flag: bool, room: int, world_size: 
     Returns:
         The places and losses of all ranks, and whether the flag is up on any.
     """
-    if world_size == 1:
-        return places, losses, flag
     n = len(places)
     told = torch.zeros(2 * room + 2, dtype=torch.float64)  # which holds both kinds exactly
     told[:2] = torch.tensor([n, flag])
@@ -133,11 +130,10 @@ def _gather(tensor: Tensor, world_size: int) -> list[Tensor]:
     return parts
 
 
-def share_buffers(module: nn.Module, world_size: int) -> None:
+def share_buffers(module: nn.Module) -> None:
     """Give all ranks the buffers of rank 0: what a rank adds to a running average is its own."""
-    if world_size > 1:
-        for buffer in module.buffers():
-            dist.broadcast(buffer, 0)
+    for buffer in module.buffers():
+        dist.broadcast(buffer, 0)
 
 
 def share_classes(labels: Tensor, world_size: int) -> Tensor:
@@ -153,15 +149,13 @@ def share_classes(labels: Tensor, world_size: int) -> Tensor:
     return owner[class_of]
 
 
-def own_places(labels: Tensor, rank: int, world_size: int) -> Tensor | None:
-    """Places (n,) of the examples of a rank among all N; None for a single rank, which has them all."""
-    return None if world_size == 1 else (share_classes(labels, world_size) == rank).nonzero().squeeze(1)
+def own_places(labels: Tensor, rank: int, world_size: int) -> Tensor:
+    """Places (n,) of the examples of a rank among all N."""
+    return (share_classes(labels, world_size) == rank).nonzero().squeeze(1)
 
 
-def in_order(rows: Tensor, places: Tensor | None, world_size: int) -> Tensor:
-    """The rows of all ranks (N, ...), each in its place; with a single rank nothing is copied."""
-    if places is None:
-        return rows
+def in_order(rows: Tensor, places: Tensor, world_size: int) -> Tensor:
+    """The rows of all ranks (N, ...), each in its place."""
     everyone, everything = gather_rows(places, world_size), gather_rows(rows, world_size)
     ordered = torch.empty_like(everything)
     ordered[everyone] = everything
@@ -178,7 +172,7 @@ def shared_pass(work: Callable[[Tensor], Tensor], rows: Tensor, rank: int, world
 
 def shared_index(
     representations: Tensor,
-    places: Tensor | None,
+    places: Tensor,
     labels: Tensor,
     clusters_per_class: ClustersPerClass,
     seed: int,
@@ -194,8 +188,6 @@ def shared_index(
         seed: of K-means.
         world_size: how many ranks take part.
     """
-    if places is None:
-        return ClusterIndex.fit(representations, labels, clusters_per_class, seed=seed)
     own = kmeans_per_class(representations, labels[places], clusters_per_class, seed=seed)
     told = gather_rows(torch.tensor([[len(places), len(own.centres), own.iterations]]), world_size)
     examples, clusters, iterations = told.unbind(1)

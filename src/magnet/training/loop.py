@@ -151,7 +151,7 @@ class Trainer:
         self.total = self.config.steps or self.config.epochs * self.epoch_steps
         self.refresh_every = self.config.refresh_every or self.epoch_steps
         self.validation = bench.data.indices("validation")
-        self.mine = own_places(bench.labels, fabric.global_rank, self.world)
+        self.mine = own_places(bench.labels, fabric.global_rank, self.world) if self.world > 1 else None
         self.watch = BatchWatch(bench.labels)
         self.index: ClusterIndex | None = None
         self.stream: Iterator[tuple[Tensor, Tensor]] = iter(())
@@ -236,13 +236,12 @@ class Trainer:
             self.fabric.clip_gradients(self.model, self.stepper, max_norm=config.clip)
         self.stepper.step()
         self.step += 1
-        # An interruption is told along with the losses, so that it comes to all ranks at the same step.
-        everyone, losses, self.stopping = exchange(
-            places, output.per_example.detach().cpu(), self.interrupted, self.room, self.world
-        )
+        losses, self.stopping = output.per_example.detach().cpu(), self.interrupted
+        if self.world > 1:  # an interruption is told along with the losses, so that it comes to all at the same step
+            places, losses, self.stopping = exchange(places, losses, self.interrupted, self.room, self.world)
         if not losses.sum().item() < LARGEST_LOSS:  # nor NaN; a sampler takes no larger one
             raise self._diverged(f"the loss became {float(losses.mean())}")
-        self.method.sampler.update(everyone, losses)
+        self.method.sampler.update(places, losses)
 
         self.watch.see(labels, clusters, self.method.wants_index)
         values = {
@@ -293,8 +292,13 @@ class Trainer:
         index = None
         if wants_index:
             self.display.busy("clustering")
-            index = shared_index(own, self.mine, bench.labels, bench.clusters_per_class, seed, self.world)
-        everything = in_order(own, self.mine, self.world) if wants_all else None
+            if self.mine is None:
+                index = ClusterIndex.fit(own, bench.labels, bench.clusters_per_class, seed=seed)
+            else:
+                index = shared_index(own, self.mine, bench.labels, bench.clusters_per_class, seed, self.world)
+        everything = None
+        if wants_all:
+            everything = own if self.mine is None else in_order(own, self.mine, self.world)
         return Snapshot(index, everything, own if config.keep_refreshes else None)
 
     @_timed("embedding")
@@ -305,7 +309,8 @@ class Trainer:
             self.learner, bench.data, bench.train, bench.views, device=self.fabric.device, workers=bench.workers,
             seed=seed,
         )  # fmt: skip
-        share_buffers(self.learner, self.world)
+        if self.world > 1:
+            share_buffers(self.learner)
         self.method.observe(self.learner.eval().represent)
         self.learner.train()
 

@@ -68,7 +68,8 @@ def train(
     fabric = make_fabric(config)
     fabric.launch()
     with ExitStack() as until_trained:
-        until_trained.enter_context(Heartbeat(fabric.global_rank, fabric.world_size))
+        if fabric.world_size > 1:
+            until_trained.enter_context(Heartbeat(fabric.global_rank, fabric.world_size))
         fabric.barrier()  # all have looked at the folder before one writes to it
         started = resume and bool(checkpoints(folder / FOLDER))
         with _saying(console, silent or config.quiet or not fabric.is_global_zero) as say:
