@@ -166,11 +166,27 @@ def test_bad_images_get_a_clear_4xx_in_json(photo_port):
     assert ask(photo_port, "POST", "/embed", {"images": [3]}) == (422, {"error": "image 0 is no base64 text"})
 
 
-def test_a_small_file_of_very_many_pixels_is_refused(photo_port):
+def test_small_files_of_very_many_pixels_are_refused(photo_port):
     stream = io.BytesIO()
-    Image.new("1", (10_000, 10_000)).save(stream, "PNG")
+    Image.new("1", (9_000, 9_000)).save(stream, "PNG")
     status, found = ask(photo_port, "POST", "/embed", stream.getvalue(), {"Content-Type": "image/png"})
-    assert (status, "too many" in found["error"]) == (413, True)
+    assert (status, found["error"]) == (
+        413,
+        "with image 0, of 9000 x 9000 pixels, the request has more than 80,000,000",
+    )
+    stream = io.BytesIO()
+    Image.new("1", (5_000, 6_000)).save(stream, "PNG")
+    images = [base64.b64encode(stream.getvalue()).decode()] * 3
+    status, found = ask(photo_port, "POST", "/embed", {"images": images})
+    assert (status, found["error"]) == (
+        413,
+        "with image 2, of 5000 x 6000 pixels, the request has more than 80,000,000",
+    )
+
+
+def test_text_is_no_number(port):
+    status, found = ask(port, "POST", "/embed", {"vectors": [["1_0"] * 64]})
+    assert (status, found["error"]) == (422, "vectors must be lists of 64 numbers, all of the same length")
 
 
 def test_the_description_names_every_path(port):

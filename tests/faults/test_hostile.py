@@ -37,6 +37,18 @@ def test_what_is_no_file_is_refused_when_it_comes_as_an_image(kind, tmp_path, da
         decode(path, 8)
 
 
+def test_a_program_that_comes_as_an_image_is_not_run(tmp_path, monkeypatch):
+    from PIL import EpsImagePlugin, Image
+
+    from magnet.data.images import decode
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *a, **k: pytest.fail("PostScript was run"))
+    Image.new("RGB", (9, 9)).save(tmp_path / "cat.eps")
+    (tmp_path / "cat.eps").rename(tmp_path / "cat.png")
+    with pytest.raises(UserError, match="not an image, or of an unknown format"):
+        decode(tmp_path / "cat.png", 8)
+
+
 def test_a_mapped_file_that_is_cut_while_in_use_ends_with_a_message(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "x.npz", X=rng.normal(size=(3000, 100)), y=np.arange(3000) % 3)

@@ -198,12 +198,12 @@ def are_photographs(spec: str, label: str = "") -> bool:
 
 def short_side(images: Iterable[Path | EncodedImage]) -> int:
     """The median short side of image files in pixels, from their headers; 0 where none can be read."""
-    from PIL import Image
+    from magnet.data.images import open_image
 
     sides = []
     for image in images:
         file = image if isinstance(image, Path) else io.BytesIO(image.read())
-        with suppress(Exception), Image.open(file) as opened:  # a damaged image is reported when it is decoded
+        with suppress(Exception), open_image(file) as opened:  # a damaged image is reported when it is decoded
             sides.append(min(opened.size))
     return median_low(sides) if sides else 0
 

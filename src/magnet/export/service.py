@@ -21,12 +21,12 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from magnet import __version__
+from magnet.data.images import MOST_PIXELS, open_image
 from magnet.errors import UserError
 from magnet.export.model import Model
 
 MEBIBYTE = 2**20
 MOST_INPUTS = 256  # in one request
-MOST_PIXELS = 50_000_000  # of an image: a small file can unpack to a very large one
 MOST_COUNT = 1000  # nearest examples
 Inputs = np.ndarray | list[Image.Image]
 
@@ -101,7 +101,8 @@ def make_service(model: Model, *, most_bytes: int = 16 * MEBIBYTE) -> FastAPI:
     service.add_exception_handler(HTTPException, _http_error)
     service.add_exception_handler(RequestValidationError, _invalid)
     service.add_exception_handler(Exception, _failed)
-    turn = threading.Lock()  # one computation at a time: torch has the processor's threads to itself
+    # One request at a time: torch has the processor's threads to itself, and memory holds the images of one.
+    turn = threading.Lock()
     kind, width = model.description.kind, model.description.network.shape[0]
 
     async def asked(request: Request, work: Callable[[Inputs], Any]) -> Any:
@@ -109,9 +110,8 @@ def make_service(model: Model, *, most_bytes: int = 16 * MEBIBYTE) -> FastAPI:
         media = request.headers.get("content-type", "").split(";")[0].strip().lower()
 
         def compute() -> Any:
-            inputs = sent_images(media, body) if kind == "images" else sent_vectors(media, body, width)
             with turn:
-                return work(inputs)
+                return work(sent_images(media, body) if kind == "images" else sent_vectors(media, body, width))
 
         return await run_in_threadpool(compute)
 
@@ -195,7 +195,10 @@ def sent_vectors(media: str, body: bytes, width: int) -> np.ndarray:
     """Vectors float32 (n, width) from JSON: {"vectors": [[...], ...]}."""
     rows = _entries(media, body, "vectors")
     try:
-        table = np.asarray(rows, dtype=np.float32)
+        found = np.asarray(rows)
+        if found.dtype.kind not in "iuf":  # numpy would read numbers from text, too
+            raise TypeError
+        table = found.astype(np.float32)
     except (TypeError, ValueError, OverflowError):
         raise UserError(f"vectors must be lists of {width} numbers, all of the same length") from None
     if table.ndim != 2 or table.shape[1] != width or not np.isfinite(table).all():
@@ -205,15 +208,20 @@ def sent_vectors(media: str, body: bytes, width: int) -> np.ndarray:
 
 def sent_images(media: str, body: bytes) -> list[Image.Image]:
     """Images from the body itself, or from JSON: {"images": ["base64 of a file", ...]}."""
-    if media.startswith("image/") or media == "application/octet-stream":
-        return [_image(body, 0)]
     files = []
-    for number, text in enumerate(_entries(media, body, "images")):
-        try:
-            files.append(base64.b64decode(text, validate=True))
-        except (TypeError, ValueError, binascii.Error):
-            raise UserError(f"image {number} is no base64 text") from None
-    return [_image(file, number) for number, file in enumerate(files)]
+    if media.startswith("image/") or media == "application/octet-stream":
+        files.append(body)
+    else:
+        for number, text in enumerate(_entries(media, body, "images")):
+            try:
+                files.append(base64.b64decode(text, validate=True))
+            except (TypeError, ValueError, binascii.Error):
+                raise UserError(f"image {number} is no base64 text") from None
+    images, pixels = [], 0
+    for number, file in enumerate(files):
+        images.append(_image(file, number, MOST_PIXELS - pixels))
+        pixels += images[-1].width * images[-1].height
+    return images
 
 
 def _entries(media: str, body: bytes, name: str) -> list[Any]:
@@ -231,11 +239,14 @@ def _entries(media: str, body: bytes, name: str) -> list[Any]:
     return entries
 
 
-def _image(content: bytes, number: int) -> Image.Image:
+def _image(content: bytes, number: int, most: int) -> Image.Image:
     try:
-        image = Image.open(io.BytesIO(content))
-        if image.width * image.height > MOST_PIXELS:
-            raise HTTPException(413, f"image {number} has {image.width} x {image.height} pixels, too many")
+        image = open_image(io.BytesIO(content))
+        if image.width * image.height > most:
+            size = f"{image.width} x {image.height}"
+            raise HTTPException(
+                413, f"with image {number}, of {size} pixels, the request has more than {MOST_PIXELS:,}"
+            )
         image.load()
     except HTTPException:
         raise
