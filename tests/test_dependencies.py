@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -43,12 +43,29 @@ def test_every_package_that_is_imported_is_declared():
     assert undeclared == {}
 
 
+def listed(file: str) -> dict[str, str]:
+    """The versions in a file of requirements, all of which have a hash."""
+    text = (ROOT / file).read_text()
+    entry = r"^([\w.-]+)==(\S+) (?:; sys_platform == 'linux' )?\\\n    --hash=sha256:[0-9a-f]{64}"
+    found = dict(re.findall(entry, text, re.M))
+    assert len(found) == len(re.findall(r"^\w", text, re.M))
+    return found
+
+
 def test_every_pinned_package_is_installed_by_its_hashes():
     pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
-    text = (ROOT / "requirements.txt").read_text()
-    found = dict(re.findall(r"^(\S+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", text, re.M))
-    for build in ("torch", "torchvision"):  # which differ between machines
-        del pins[build]
-    assert found == pins, "run tools/hashes.py"
-    assert len(re.findall(r"==", text)) == len(found)
-    assert "--require-hashes --no-deps --requirement requirements.txt" in (ROOT / "Makefile").read_text()
+    everywhere, gpu = listed("requirements.txt"), listed("requirements-gpu.txt")
+    assert {**everywhere, **gpu} == pins, "run tools/hashes.py"
+    assert not everywhere.keys() & gpu.keys()
+    assert listed("requirements-cpu.txt") == {"torch": f"{pins['torch']}+cpu"}
+    make = (ROOT / "Makefile").read_text()
+    assert "CHECKED := $(PIP) --require-hashes --no-deps --requirement" in make
+    for file in ("requirements.txt", "requirements-cpu.txt", "requirements-gpu.txt"):
+        assert f"$(CHECKED) {file}" in make
+
+
+def test_whatever_the_installed_torch_needs_is_pinned():
+    """So that the last step of `make`, which installs this package, finds everything there."""
+    pins = {normal(name) for name in listed("requirements.txt")}
+    needed = {normal(word) for word in requires("torch") or [] if "extra ==" not in word}
+    assert needed <= pins

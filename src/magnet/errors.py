@@ -52,15 +52,16 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
     return f": did you mean {' or '.join(close)}?" if close else "."
 
 
-def check_at_least(option: str, value: float, least: float) -> None:
-    """Raise a `UserError` if the value of an option is below its least value, or not a number.
+def check_at_least(option: str, value: float, least: float, most: float = 10**9) -> None:
+    """Raise a `UserError` if the value of an option is below its least value, above its greatest, or not a number.
 
     >>> check_at_least("test_draws", 0, 1)
     Traceback (most recent call last):
     magnet.errors.UserError: --test-draws must be at least 1; found 0
     """
-    if not value >= least:
-        raise UserError(f"--{option.replace('_', '-')} must be at least {least}; found {value}")
+    if not least <= value <= most:
+        bound = f"at most {most:,}" if value > most else f"at least {least}"
+        raise UserError(f"--{option.replace('_', '-')} must be {bound}; found {value}")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from faults.calls import random_calls
 from faults.damage import damaged_runs, make_run
 from faults.divergence import constant, diverging
 from faults.hostile import damaged_inputs, hostile_data
-from faults.options import odd_options
+from faults.options import odd_options, odd_readers
 from faults.outcomes import GOOD, SAID, SAME, SILENT, Outcome, command
 from faults.processes import can_mount, full_disks, killed_runs, readers_beside_a_trainer, readers_of_full_disks
 from magnet.files import tensors_digest
@@ -45,6 +45,9 @@ def rows(folder: Path, share: float, seed: int, data: str) -> dict[str, Cases]:
         "hostile data and settings": hostile_data(folder / "hostile"),
         "damaged data files": damaged_inputs(folder / "inputs", part(10_000), seed),
         "every option of train, odd values": odd_options(folder / "options", None if share >= 1 else part(800), seed),
+        "options of the other commands, odd values": odd_readers(
+            finished, folder / "readers", None if share >= 1 else part(900), seed
+        ),
         "random calls of the public API": random_calls(folder / "calls", part(2_000), seed),
         "divergence, every method": diverging(folder / "divergence"),
         "inputs that say nothing": constant(folder / "constant"),

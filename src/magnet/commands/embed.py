@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, progress, read_options, say_notes
 from magnet.data.sources import find_source
-from magnet.errors import UserError, check_at_least
+from magnet.errors import UserError
 from magnet.files import check_file, writing
-from magnet.training.config import check_run
+from magnet.training.config import check_range, check_run
 
 if TYPE_CHECKING:
     from magnet.runs.run import Run
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     """Embed and write."""
     options = read_options(Embed, "embed", HELP, arguments)
     check_file(options.out, force=options.force, kinds=(".npz",))
-    check_at_least("test_draws", options.test_draws, 1)
+    check_range("test_draws", options.test_draws)
     if bool(options.data) == bool(options.inputs):
         raise UserError("give what to embed: photos, folders or vectors, or labelled data as --data; one of the two")
     check_dims(options.dims)

@@ -75,6 +75,7 @@ def main(arguments: Sequence[str]) -> None:
     if not options.runs:
         raise UserError("nothing to explore: give one to three run folders")
     check_at_least("examples", options.examples, 10)
+    check_at_least("seed", options.seed, 0, 2**32 - 1)
     one_file = options.out.suffix.lower() in (".html", ".htm")
     if options.out.is_dir() if one_file else (options.out.suffix or options.out.is_file()):
         raise UserError(f"--out {options.out} must be a file that ends in .html, or a folder, whose name has no ending")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from magnet.commands.terminal import RunFolder, progress, read_options, say_notes
 from magnet.errors import UserError, check_at_least
+from magnet.files import memory
 from magnet.training.config import check_model
 
 HELP = """A small HTTP service of a run, or of a folder written by `magnet export`: /classify, /embed, /search, /health.
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     options = read_options(Serve, "serve", HELP, arguments)
     if not 0 <= options.port < 65536:
         raise UserError(f"--port must be between 0 and 65535; found {options.port}")
-    check_at_least("megabytes", options.megabytes, 1)
+    check_at_least("megabytes", options.megabytes, 1, memory() // 2**20)
     check_model(options.run)
     try:
         import fastapi
@@ -68,6 +69,6 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        reason = str(error.strerror or error).split(" (while")[0]
+    except (OSError, TypeError, ValueError) as error:  # the last two of names that are none
+        reason = str(getattr(error, "strerror", None) or error).split(" (while")[0]
         raise UserError(f"cannot listen at {host}, port {port} ({reason}): give another --host or --port") from error

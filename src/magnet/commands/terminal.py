@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from magnet.errors import UserError
+from magnet.errors import UserError, check_at_least
 from magnet.training.config import check_model
 
 T = TypeVar("T")
@@ -103,9 +103,10 @@ class Question:
 
 
 def check_dims(dims: int) -> None:
-    """Refuse a negative number of dimensions."""
+    """Refuse a number of dimensions that there cannot be."""
     if dims < 0:
         raise UserError(f"--dims must be at least 1, or 0 for all; found {dims}")
+    check_at_least("dims", dims, 0)
 
 
 def check_inputs(paths: Iterable[Path]) -> None:

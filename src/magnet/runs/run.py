@@ -26,7 +26,7 @@ from magnet.evaluation.errors import FOLDS, MANY, Ranking, choose_temperature
 from magnet.files import as_path, inside, read_record, read_tensors, write_record, write_tensors
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.start import first_directions
-from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, check_run, read_config
+from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, check_range, check_run, read_config
 from magnet.training.folder import (
     FOLDER,
     LEARNER,
@@ -188,6 +188,7 @@ class Run:
         self.folder, self.report = folder, report
         self.config = read_config(folder)
         if test_draws:
+            check_range("test_draws", test_draws)
             self.config = replace(self.config, test_draws=test_draws)
         self.checkpoint = open_checkpoint(folder / FOLDER, which)
         self.step = self.checkpoint.step

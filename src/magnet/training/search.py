@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 FILE = "study.db"
+MOST_JOBS = 1024  # processes; each imports torch
 VALIDATION = 0.2  # of the training part, where the data has no validation part of its own
 FREE = ("out", "quiet", "workers", "device", "logger", "evaluate", "max_pixels")  # they do not change a result
 Sampler = Literal["random", "tpe"]
@@ -243,8 +244,8 @@ class Search:
     keep: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("trials", "jobs"):
-            check_at_least(name, getattr(self, name), 1)
+        check_at_least("trials", self.trials, 1)
+        check_at_least("jobs", self.jobs, 1, MOST_JOBS)
         self.config.check()
 
     @property
@@ -338,7 +339,7 @@ def _tidy(search: Search, study: Study) -> None:
 
 def _work_side_by_side(search: Search, study: Study, report: Callable[[Study], None]) -> None:
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_work_alone, args=(search,)) for _ in range(search.jobs)]
+    processes = [context.Process(target=_work_alone, args=(search,)) for _ in range(min(search.jobs, search.trials))]
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         for process in processes:
