@@ -186,7 +186,7 @@ class ClusterIndex:
             theirs = (self.centre_labels == c).nonzero().squeeze(1)
             if len(theirs):
                 found, local = nearest(representations[mine], self.centres[theirs], 1)
-                squares[mine], place[mine] = found[:, 0], theirs[local[:, 0]]
+                squares[mine], place[mine] = found[:, 0].to(squares), theirs[local[:, 0]]
         joins = (squares.sqrt() <= reach) & squares.isfinite()  # a new class has no cluster to join
         joined = place[joins]
         sizes = self.sizes.index_add(0, joined, torch.ones_like(joined))
@@ -198,7 +198,7 @@ class ClusterIndex:
             most = (counts // examples_per_cluster).clamp(1, clusters_per_class)
             new = kmeans_per_class(representations[~joins], rest, most.tolist())
             place[~joins] = new.assignments + len(centres)
-            centres = torch.cat([centres, new.centres])
+            centres = torch.cat([centres, new.centres.to(centres)])
             centre_labels = torch.cat([centre_labels, new.centre_labels])
         return type(self)(centres, centre_labels, torch.cat([self.assignments, place]), self.variance)
 

@@ -233,6 +233,13 @@ def damaged_inputs(folder: Path, cases: int, seed: int) -> Iterator[tuple[str, O
         yield f"{kind} {source.name}", call(open_it, (UserError,))
 
 
+NONSENSE = (
+    None, True, -1, 0, 1e308, float("nan"), "", "x" * 99, [], {}, [[[]]], 10**30, "../../etc/passwd", "\0", -1e-320,
+    1e-45, 2**31, 2**53 + 1, -(2**63), float("-inf"), 0.5, "1", "<U9999999", "object", [0], [None], {"pairs": [[1, 2]]},
+    "\x1b[2J", "mlp", "timm/resnet18@pretrained",
+)  # fmt: skip
+
+
 def spoilt_json(text: str, chance: random.Random) -> str:
     """A JSON object in which one value has become something else."""
     values = json.loads(text)
@@ -242,7 +249,5 @@ def spoilt_json(text: str, chance: random.Random) -> str:
         if isinstance(place[key], dict | list) and place[key] and chance.random() < 0.8:
             place = place[key]
             continue
-        place[key] = chance.choice(
-            [None, True, -1, 0, 1e308, float("nan"), "", "x" * 99, [], {}, [[[]]], 10**30, "../../etc/passwd", "\0"]
-        )
+        place[key] = chance.choice(NONSENSE)
         return json.dumps(values)

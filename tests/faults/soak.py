@@ -22,6 +22,7 @@ from export.test_service import X, many_clients, start
 from faults.calls import random_calls
 from faults.damage import damaged_runs, make_run
 from faults.divergence import constant, diverging
+from faults.forged import forged
 from faults.hostile import damaged_inputs, hostile_data
 from faults.options import odd_options, odd_readers
 from faults.outcomes import GOOD, SAID, SAME, SILENT, Outcome, command
@@ -42,6 +43,7 @@ def rows(folder: Path, share: float, seed: int, data: str) -> dict[str, Cases]:
     finished = make_run(folder)
     found: dict[str, Cases] = {
         "files of a run damaged, then a command": damaged_runs(finished, folder / "damage", part(10_000), seed),
+        "forged files of runs, bundles and estimators": forged(finished, folder / "forged", part(2_000), seed),
         "hostile data and settings": hostile_data(folder / "hostile"),
         "damaged data files": damaged_inputs(folder / "inputs", part(10_000), seed),
         "every option of train, odd values": odd_options(folder / "options", None if share >= 1 else part(800), seed),

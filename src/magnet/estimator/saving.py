@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from magnet.errors import Bounds, Count, Positive, UserError, checked
-from magnet.files import check_layout, read_tensors, write_tensors
+from magnet.files import check_layout, memory, read_tensors, write_tensors
 
 FORMAT = "magnet-estimator/4"
 LABELS = ("classes_", "centre_labels_", "feature_names_in_")  # kept as JSON, with their type
@@ -36,7 +36,9 @@ VALUES: dict[str, Any] = {
     "training_scaling_": Positive, "pull_": Positive | None,
     "n_iter_": Count, "loss_curve_": list[float], "validation_loss_curve_": list[float],
 }  # fmt: skip
+PLAIN = {"variance_", "scaling_", "novelty_threshold_", "n_clusters_", "n_features_in_"}  # without a map
 MOST_LETTERS = 2**26  # of all labels together
+MEMBER_BYTES = 64  # that `extend` needs for each member of a cluster
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 
 
@@ -93,19 +95,21 @@ def load_estimator(kind: type[Estimator], path: str | os.PathLike[str]) -> Estim
         estimator._check_parameters()
     except (TypeError, ValueError) as error:
         raise UserError(f"{path} was written by another version of magnet ({error})") from error
-    for name, value in (_fitted(about["values"], tensors, str(path))).items():
+    for name, value in (_fitted(kind, about["values"], tensors, str(path))).items():
         setattr(estimator, name, value)
     return estimator
 
 
-def _fitted(values: Mapping[str, Any], tensors: dict[str, Any], where: str) -> dict[str, Any]:
-    """The fitted attributes, all of which are known and fit each other."""
+def _fitted(kind: type, values: Mapping[str, Any], tensors: dict[str, Any], where: str) -> dict[str, Any]:
+    """The fitted attributes, all of which are known, needed, and fit each other."""
     unknown = sorted(values.keys() - VALUES.keys() - set(LABELS))
     if unknown:
         raise UserError(f"{where} has {unknown[0]!r}, which is not known here")
     found = {name: checked(value, VALUES[name], f"{where}: {name}") for name, value in values.items() if name in VALUES}
     labels = {name: _labels_from_json(values[name], f"{where}: {name}") for name in LABELS if name in values}
-    absent = sorted({"classes_", "centre_labels_"} - labels.keys() | {"variance_", "n_features_in_"} - found.keys())
+    maps = hasattr(kind, "transform")
+    needed = {"classes_", "centre_labels_"} | (VALUES.keys() | ARRAYS.keys() if maps else PLAIN)
+    absent = sorted(needed - labels.keys() - found.keys() - tensors.keys())
     if absent:
         raise UserError(f"{where} lacks {absent[0]!r}")
     sizes = {"C": len(labels["classes_"]), "J": len(labels["centre_labels_"])}
@@ -121,7 +125,10 @@ def _fitted(values: Mapping[str, Any], tensors: dict[str, Any], where: str) -> d
         raise UserError(f"{where}: a cluster has a label that is not among the classes")
     if int(tensors["centre_counts_"].min()) < 1 or float(tensors["class_weight_"].min()) < 0:
         raise UserError(f"{where}: a cluster has no members, or a class a negative weight")
-    return found | labels | {name: tensor.numpy().copy() for name, tensor in tensors.items()}
+    if float(tensors["centre_counts_"].double().sum()) > memory() / MEMBER_BYTES:
+        raise UserError(f"{where}: the clusters have more members than memory could hold")
+    arrays = {name: (t.double() if t.is_floating_point() else t.long()).numpy().copy() for name, t in tensors.items()}
+    return found | labels | arrays
 
 
 def _labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
@@ -139,11 +146,12 @@ def _labels_from_json(value: Any, where: str) -> NDArray[Any]:
     if not re.fullmatch(r"[<>|=]?([biuf]\d{1,2}|U\d{1,7})", dtype):
         raise UserError(f"{where} are of type {dtype[:20]!r}, expected numbers or text")
     try:
-        if len(items) * np.dtype(dtype).itemsize > MOST_LETTERS:
-            raise UserError(f"{where} are of type {dtype}: too large for {len(items)} labels")
-        return labels.astype(dtype)
-    except (TypeError, OverflowError) as error:
+        room = len(items) * np.dtype(dtype).itemsize
+        if room <= MOST_LETTERS:
+            return labels.astype(dtype)
+    except (TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{where} are not of type {dtype} ({error})") from error
+    raise UserError(f"{where} are of type {dtype}: too large for {len(items)} labels")
 
 
 def _param_to_json(value: Any, name: str) -> Any:

@@ -1,0 +1,50 @@
+"""Checksums can be forged: what a file says is checked all the same."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import magnet
+from faults.forged import forged
+from faults.test_damage import bad
+from magnet.errors import UserError
+from magnet.files import read_tensors, write_tensors
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    rng, y = np.random.default_rng(0), np.arange(60) % 3
+    model = magnet.NearestClustersClassifier(random_state=0).fit(rng.normal(size=(60, 4)) + y[:, None], y)
+    path = tmp_path_factory.mktemp("saved") / "model"
+    model.save(path)
+    return path
+
+
+def test_forged_files_are_refused_in_words_or_give_numbers(damaged_run, tmp_path):
+    assert bad(forged(damaged_run, tmp_path, cases=30, seed=1)) == []
+
+
+def test_clusters_of_more_members_than_memory_holds_are_refused(saved, tmp_path):
+    """torch was killed by a signal when it was to repeat an id 2**62 times."""
+    tensors, about, _ = read_tensors(saved, None)
+    tensors["centre_counts_"] = torch.full_like(tensors["centre_counts_"], 2**62)
+    write_tensors(tmp_path / "model", tensors, about)
+    with pytest.raises(UserError, match="more members than memory could hold"):
+        magnet.NearestClustersClassifier.load(tmp_path / "model")
+
+
+def test_an_estimator_without_a_part_that_it_needs_is_refused(saved, tmp_path):
+    tensors, about, _ = read_tensors(saved, None)
+    values = json.loads(about["estimator"])
+    del values["values"]["novelty_threshold_"]
+    write_tensors(tmp_path / "model", tensors, {**about, "estimator": json.dumps(values)})
+    with pytest.raises(UserError, match="lacks 'novelty_threshold_'"):
+        magnet.NearestClustersClassifier.load(tmp_path / "model")
+
+
+def test_an_index_of_half_precision_grows():
+    ids = torch.arange(3)
+    index = magnet.ClusterIndex(torch.eye(3).half(), ids, ids, torch.tensor(1.0).half())
+    assert index.grown(torch.randn(6, 3), torch.arange(6) % 4, reach=1.0).centres.dtype == torch.float16
