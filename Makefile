@@ -12,14 +12,18 @@ help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 # The environment is made once, and again only when what it should hold has changed.
-# First everything that has one file for each machine, by its SHA-256; then torch in the build of this machine, and this
-# package with the pinned setuptools.
-$(READY): pyproject.toml constraints.txt requirements.txt
+# Every file is checked against its SHA-256. torch comes first, without libraries for GPUs if an index that pip knows has
+# that build; a build that is there already is kept. With PyPI's build, its libraries. Last this package, which needs no more.
+CHECKED := $(PIP) --require-hashes --no-deps --requirement
+TORCH := $(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))'
+$(READY): pyproject.toml constraints.txt $(wildcard requirements*.txt)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' || { \
 	  echo "magnet needs Python 3.11.4 or newer; found $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || { echo "Making the virtual environment $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing the pinned packages (a few minutes the first time) ..."
-	@$(PIP) --require-hashes --no-deps --requirement requirements.txt
+	@grep -qx "torch==$$($(TORCH) 2>/dev/null | cut -d+ -f1)" constraints.txt || $(CHECKED) requirements-cpu.txt 2>/dev/null || true
+	@$(CHECKED) requirements.txt
+	@$(TORCH) | grep -q + || $(CHECKED) requirements-gpu.txt
 	@$(PIP) --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $(READY)
 
