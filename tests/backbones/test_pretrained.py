@@ -9,17 +9,16 @@ import torch
 from safetensors.torch import save_file
 
 from magnet import backbones
-from magnet.backbones import pretrained
 from magnet.backbones.weights import backbone_of
 from magnet.errors import UserError
 
-LITE = pretrained.PHOTOGRAPHS
+LITE = backbones.PHOTOGRAPHS
 
 
 @pytest.fixture
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without any weights: no package, empty caches. Returns the folder that torch keeps its files in."""
-    monkeypatch.setattr(pretrained, "_PACKAGES", {})
+    monkeypatch.setattr(backbones, "_PACKAGES", {})
     for name in ("TORCH_HOME", "HF_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
@@ -29,23 +28,23 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_package_is_looked_at_before_the_caches(empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pretrained.find_weights(LITE) is None
+    assert backbones.find_weights(LITE) is None
     cached = empty / "tf_efficientnet_lite0-0aa007d2.pth"
     cached.touch()
-    assert pretrained.find_weights(LITE) == cached
+    assert backbones.find_weights(LITE) == cached
     (tmp_path / "some_weights" / "models").mkdir(parents=True)
     (tmp_path / "some_weights" / "__init__.py").touch()
     (tmp_path / "some_weights" / "models" / "w.pth").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(pretrained, "_PACKAGES", {LITE: ("some_weights", "models/w.pth")})
-    assert pretrained.find_weights(LITE) == tmp_path / "some_weights" / "models" / "w.pth"
+    monkeypatch.setattr(backbones, "_PACKAGES", {LITE: ("some_weights", "models/w.pth")})
+    assert backbones.find_weights(LITE) == tmp_path / "some_weights" / "models" / "w.pth"
 
 
 def test_what_the_hub_has_downloaded_is_found(empty: Path, tmp_path: Path) -> None:
     folder = tmp_path / "HF_HOME" / "hub" / "models--timm--tf_efficientnet_lite0.in1k" / "snapshots" / "0a1b"
     folder.mkdir(parents=True)
     (folder / "model.safetensors").touch()
-    assert pretrained.find_weights(LITE) == folder / "model.safetensors"
+    assert backbones.find_weights(LITE) == folder / "model.safetensors"
 
 
 def test_a_pretrained_network_takes_the_weights_that_are_there(empty: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from magnet.backbones import PRETRAINED
 from magnet.backbones.base import Backbone
-from magnet.backbones.pretrained import PRETRAINED
 from magnet.errors import UserError, did_you_mean
 
 _OPERATORS = ("nms", "qnms")  # of torchvision, which it looks for at its import

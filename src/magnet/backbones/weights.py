@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from magnet.backbones.pretrained import PHOTOGRAPHS
+from magnet.backbones import PHOTOGRAPHS
 from magnet.errors import UserError
 from magnet.files import check_regular, is_finite, read_json, read_tensors
 

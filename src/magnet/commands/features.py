@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from magnet.backbones.pretrained import EXTRA, PRETRAINED
+from magnet.backbones import EXTRA, PRETRAINED
 from magnet.commands.embed import write_arrays
 from magnet.commands.terminal import progress, read_options, say_notes
 from magnet.commands.train import check_settings

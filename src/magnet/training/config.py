@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from magnet.backbones.pretrained import EXTRA, PHOTOGRAPHS, PRETRAINED
+from magnet.backbones import EXTRA, PHOTOGRAPHS, PRETRAINED
 from magnet.errors import Bounds, UserError, checked
 from magnet.files import memory, read_text, replacing
 

@@ -24,8 +24,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from magnet.backbones import Backbone, build, load_weights
-from magnet.backbones.pretrained import PRETRAINED
+from magnet.backbones import PRETRAINED, Backbone, build, load_weights
 from magnet.data import Augmentation, Dataset, normalise
 from magnet.data.images import room
 from magnet.errors import UserError

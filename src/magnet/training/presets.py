@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from magnet.backbones.pretrained import EXTRA, PHOTOGRAPHS, PRETRAINED, weights_for_photographs
+from magnet.backbones import EXTRA, PHOTOGRAPHS, PRETRAINED, weights_for_photographs
 from magnet.data.sources import are_photographs, kind_of
 from magnet.errors import UserError, did_you_mean
 from magnet.training.config import CONFIG, TrainConfig, read_config

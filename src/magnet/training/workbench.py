@@ -17,16 +17,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from magnet.backbones import (
+    PRETRAINED,
     Backbone,
     VectorBackbone,
     WhitenedEmbedding,
     build,
+    find_weights,
     freeze,
     freeze_batchnorm,
     freeze_part,
     load_weights,
 )
-from magnet.backbones.pretrained import PRETRAINED, find_weights
 from magnet.backbones.weights import backbone_of
 from magnet.clustering import ClustersPerClass, clusters_by_size
 from magnet.data import SOURCES, Dataset, open_data
