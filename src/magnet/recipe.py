@@ -1,10 +1,10 @@
 """The recipe: a linear map trained with Magnet from its closed-form start, with settings chosen from the training data.
 
 `MagnetClassifier` and `magnet train` on feature vectors follow it. A share of every class is held out (of small data
-several times, each time another share, judged together). The held-out examples choose, by the log-loss of the votes
-(section 3.3), first the start (`magnet.start`: power, standardisation, shrinkage, length, and with them the number
-of clusters), then, after training on the rest, how long to train, how sharp the votes are, and whether centres are
-refined. Then everything is done once more with all examples and these settings.
+several times, each time another share, judged together). The log-loss of the votes (section 3.3) on the held-out
+examples decides first the start (`magnet.start`: power, standardisation, shrinkage, length, and with them the number of
+clusters); then, after training on the other examples, the length of the training, the scaling of the votes, and
+whether centres are refined. Then the start is fitted and trained on all examples with these settings.
 """
 
 import math
@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from magnet.classify import NearestClusters
 from magnet.index import ClusterIndex
 from magnet.objective import MagnetLoss
 from magnet.sampler import NeighbourhoodSampler
@@ -42,16 +41,16 @@ from magnet.votes import (
     Folds,
     choose_pull,
     cluster,
-    cluster_weights,
     folds_for,
     hold_out,
     stratified_part,
+    vote,
 )
 
 MOST = 20_000  # examples to choose settings by
-LEAST_OF_CLASS = 10
+LEAST_OF_CLASS = 10  # of these, for each class
 LEAST_STEPS = 25  # in an iteration, where a pass over the data is shorter
-CLUSTERS_PER_BATCH, EXAMPLES_PER_CLUSTER = 48, 4  # M and D; with fewer clusters D is larger, so that batches are not
+CLUSTERS_PER_BATCH, EXAMPLES_PER_CLUSTER = 48, 4  # M and D; with fewer clusters D is larger, up to 16
 
 
 class Trial(NamedTuple):
@@ -136,10 +135,11 @@ class Recipe:
     device: str | torch.device = "cpu"
 
     def choose(self, data: Examples, class_weight: Tensor, seed: int, say: Callable[[str], None]) -> Chosen:
-        """All settings, from training examples (float64) and the weight (C,) of an example of each class.
+        """Choose all settings from training examples (float64) and the weight (C,) of an example of each class.
 
-        ``say`` is told what was chosen, line by line. With fewer than 30 examples held out, what is not given is one
-        cluster, a power of 1, a shrinkage of 0.4, standardised features, a scaling of k, at most 10, and means.
+        ``say`` is called with a line about each choice. If fewer than 30 examples could be held out, settings that are
+        not given get defaults: one cluster, power 1, shrinkage 0.4, standardised features, a scaling of k but at most
+        10, and means.
         """
         folds = self.hold_out(data, class_weight, seed)
         if folds is None:
@@ -162,7 +162,7 @@ class Recipe:
         folds = folds.first(folds_for(len(data.labels), self.held_out, ENOUGH_HELD_OUT))
         best = choices[0]
         training_scaling = best.votes.scaling / 2 if self.scaling is None else self.scaling
-        # A training overfits more easily than the start alone: it never asks for less shrinkage.
+        # Training overfits more easily than the start alone: less shrinkage than the start's is not tried.
         enough = [choice for choice in choices if choice.shrinkage >= best.shrinkage]
         tried = [self._try(folds, choice, training_scaling, seed, say) for choice in enough]
         trial = min(tried, key=lambda trial: min(trial.log_losses))
@@ -179,17 +179,17 @@ class Recipe:
         )  # fmt: skip
 
     def part_to_choose_by(self, data: Examples, seed: int) -> Examples:
-        """All examples, or of very many a stratified part of about 20,000, of ten for each class at least."""
+        """All examples; of more than 20,000, a stratified part of about that size, with ten or more of each class."""
         most = max(MOST, LEAST_OF_CLASS * (int(data.labels.max()) + 1))
         rows = stratified_part(data.labels, most, seed)
         return data if len(rows) == len(data.labels) else data.take(rows)
 
     def hold_out(self, data: Examples, class_weight: Tensor, seed: int) -> Folds | None:
-        """The folds that the start is judged by; None where there are too few examples."""
+        """The folds that the start is judged by; None if there are too few examples."""
         return hold_out(data, self.held_out, class_weight, self.neighbours, seed, ENOUGH_FOR_START)
 
     def choose_start(self, folds: Folds, dim: int, say: Callable[[str], None]) -> list[Choice]:
-        """The start alone, with each shrinkage, the best first; with kernel features where these are clearly better."""
+        """Choose the start: a choice for each shrinkage, the best first; with kernel features if clearly better."""
         shrinkages = SHRINKAGES if self.shrinkage is None else (self.shrinkage,)
         clusters = CLUSTERS if self.n_clusters is None else (self.n_clusters,)
         choices = choose_start(
@@ -224,16 +224,16 @@ class Recipe:
         return choices
 
     def bounded(self, x: Tensor) -> "Recipe":
-        """Without kernel features, unless they are asked for, where x (N, d) has so much that they would take long."""
+        """The recipe without kernel features, unless they are given, if x (N, d) is so large that they take long."""
         much = x.shape[1] > WIDEST or len(x) > MOST_ROWS
         return replace(self, kernel_width=0.0) if much and self.kernel_width is None else self
 
     def dim_for(self, x: Tensor, kernel_width: float = 0.0) -> int:
-        """k: never more than there are features (with a kernel: landmarks) or examples in x (N, d)."""
+        """k: at most the number of features (with a kernel: landmarks) and of examples in x (N, d)."""
         return min(self.dim, len(x), LANDMARKS if kernel_width else x.shape[1])
 
     def batches_for(self, clusters: int) -> tuple[int, int]:
-        """M and D where there are so many clusters: a batch of few clusters has more examples of each."""
+        """M and D for this number of clusters: a batch of few clusters has more examples of each."""
         together = min(self.clusters_per_batch, clusters)
         if self.examples_per_cluster is not None:
             return together, self.examples_per_cluster
@@ -288,7 +288,7 @@ class Recipe:
             sampler.refresh(cluster(inputs @ found.T, labels, n_clusters, seed))
 
     def _try(self, folds: Folds, choice: Choice, scaling: float, seed: int, say: Callable[[str], None]) -> Trial:
-        """Train on the parts of the folds, and keep what the held-out examples say is the best iteration."""
+        """Train on the parts of the folds, and keep the iteration with the least held-out log-loss."""
         curve: list[float] = []
         best: Trial | None = None
         runs = (
@@ -318,17 +318,11 @@ class Recipe:
 
 
 def _plain(folds: Folds, choice: Choice) -> Calibrated:
-    """The votes of a choice judged by what they say of the true classes, and by nothing else.
+    """The log-loss of the votes of a choice without smoothed targets.
 
-    Spaces differ in what a little doubt about every example costs in them, which on small data is most of the log-loss
-    that votes are calibrated by.
+    What smoothed targets cost differs between representations, and on small data it is most of the log-loss that votes
+    are calibrated by.
     """
     indexes = folds.cluster(choice.parts, choice.n_clusters, restarts=1)
     each = folds.log_losses(indexes, choice.held, choice.votes.scaling)
     return Calibrated(choice.votes.scaling, float(each.sum()), each)
-
-
-def vote(index: ClusterIndex, class_weight: Tensor, scaling: float, neighbours: int) -> NearestClusters:
-    """kNC over the clusters, each with the weight of its members; ``class_weight`` (C,) is that of an example."""
-    weights = cluster_weights(index.sizes, index.centre_labels, class_weight)
-    return NearestClusters(index, neighbours, scaling=scaling, weights=weights)

@@ -40,8 +40,8 @@ WIDTHS = (0.5, 1.0)  # of the kernel
 FEWEST_DIMS = 32  # in a space of fewer the length of an example tells much, and stays as it is
 
 LANDMARKS = 256  # at most
-WIDEST = 256  # more features than these are told apart by linear maps
-MOST_ROWS = 20_000  # of more examples no kernel is tried
+WIDEST = 256  # features; with more, a linear map is enough, and no kernel is tried
+MOST_ROWS = 20_000  # examples; with more, no kernel is tried
 LEAST = 1e-5  # of the largest eigenvalue of the kernel: smaller ones are rounding of the landmarks and weights
 
 
@@ -296,7 +296,7 @@ def fit_start(
 
 
 def in_kernel(folds: Folds, power: float, width: float) -> Folds:
-    """The folds with kernel features, of landmarks in the part of each, in the coordinates of the kernel."""
+    """The folds with kernel features for x, in the coordinates of `Landmarks.root`; landmarks are from the parts."""
     parts: list[Examples] = []
     held: list[Examples] = []
     for part, out in zip(folds.parts, folds.held, strict=True):
@@ -308,7 +308,7 @@ def in_kernel(folds: Folds, power: float, width: float) -> Folds:
 
 
 class Choice(NamedTuple):
-    """The settings of a start, how well its votes do, and the representations of the folds under it."""
+    """The settings of a start, the held-out log-loss of its votes, and its representations of the folds."""
 
     votes: Calibrated  # held out
     power: float
@@ -323,14 +323,14 @@ class Choice(NamedTuple):
 
 
 class _Spaces:
-    """The representations of the folds under starts, those of whole classes kept for more than one use."""
+    """The representations of the folds for each start; those whitened within classes are kept for a second use."""
 
     def __init__(self, folds: Folds, shrinkages: Sequence[float], dim: int) -> None:
         self.folds, self.shrinkages, self.dim = folds, shrinkages, dim
         self._of_classes: tuple[object, list[tuple[list[Tensor], list[Tensor]]]] | None = None
 
     def of(self, power: float, scaled: bool, clusters: int) -> list[tuple[list[Tensor], list[Tensor]]]:
-        """For each shrinkage the parts (n, k) of the folds, and what is held out of each."""
+        """For each shrinkage, the representations (n, k) of the parts of the folds and of the held-out examples."""
         if clusters == 1 and self._of_classes is not None and self._of_classes[0] == (power, scaled):
             return self._of_classes[1]
         folds, found = self.folds, []
@@ -372,10 +372,10 @@ def choose_start(
     is for non-negative features only.
 
     Args:
-        folds: what is fitted and judged by.
+        folds: the examples to fit starts to, and to judge them by.
         powers, standardize, shrinkages, clusters: the candidates.
         start_clusters: K of the whitening; None: that of the votes or 1.
-        unit_length: candidates; of fewer than 32 dimensions True is not tried if there is another.
+        unit_length: the candidates; with fewer than 32 dimensions, True is tried only if it is the only one.
         dim: k, of the representations.
     """
     spaces = _Spaces(folds, shrinkages, dim)
@@ -387,7 +387,7 @@ def choose_start(
                 parts, held = _of_unit_length(parts, held)
             votes = folds.judge(folds.cluster(parts, n_clusters, restarts=1), held)
             found.append(Choice(votes, power, scaled, shrinkage, n_clusters, within, parts, held, unit_length=unit))
-        return sorted(found, key=_one_log_loss)
+        return sorted(found, key=lambda choice: choice.votes.log_loss)
 
     def tried(power: float, scaled: bool, n_clusters: int) -> list[Choice]:
         if start_clusters is not None:
@@ -423,7 +423,8 @@ def choose_start(
         other = tried(power, standardize[0], clusters[place])
         best = other if refined(other[0]).clearly_below(refined(best[0])) else best
     for scaled in standardize[1:]:
-        best = min(best, tried(best[0].power, scaled, clusters[place]), key=_log_loss)
+        other = tried(best[0].power, scaled, clusters[place])
+        best = min(best, other, key=lambda choices: choices[0].votes.log_loss)
     power, scaled = best[0].power, best[0].standardize
     if power != powers[0] or scaled != standardize[0]:
         for n_clusters in clusters[max(0, place - 1) : place]:
@@ -440,14 +441,6 @@ def _of_unit_length(parts: list[Tensor], held: list[Tensor]) -> tuple[list[Tenso
     lengths = [mean_length(part) for part in parts]
     equal = [[of_length(r, length) for r, length in zip(group, lengths, strict=True)] for group in (parts, held)]
     return equal[0], equal[1]
-
-
-def _one_log_loss(choice: Choice) -> float:
-    return choice.votes.log_loss
-
-
-def _log_loss(choices: list[Choice]) -> float:
-    return choices[0].votes.log_loss
 
 
 def order_directions(representations: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -1,8 +1,7 @@
-"""Votes of clusters, and what held-out examples say of them: how sharp, how many clusters, which centres.
+"""The settings of kNC and soft kNN (section 3.3), chosen by the log-loss on held-out examples.
 
-A classifier by the nearest clusters or examples (section 3.3) has settings of its own, whatever trained the
-representation: the scaling of its votes, how many neighbours vote, the number of clusters of a class, and whether
-centres are the means of their members or refined. Here they are those with the least log-loss on held-out examples.
+Whatever trained the representation, these classifiers have settings of their own: the scaling of the votes, how many
+neighbours vote, the number of clusters of a class, and whether centres are the means of their members or refined.
 """
 
 import math
@@ -24,18 +23,19 @@ LEAST_HELD_OUT = 30  # with fewer, what looks best is chance
 ENOUGH_HELD_OUT = 500  # to judge a training by
 ENOUGH_FOR_START = 2000  # to judge a start by, which costs no training
 MOST_FOLDS = 3
-PULLS = (1.0, 0.3, 0.1, 0.03, 0.01)  # of refined centres to their means
-PULL = 0.1  # where nothing is held out to choose it by
+PULLS = (1.0, 0.3, 0.1, 0.03, 0.01)  # candidates: how strongly refined centres are held to their means
+PULL = 0.1  # if no examples are held out to choose it by
 A_FEW = 8  # steps of refining that show what it is worth
-MOST_TO_REFINE = 5e9  # examples x clusters x dimensions: of more, refining would take minutes, and means vote
-LEAST = 1e-12  # a probability is never thought to be smaller
-SCALINGS = (2.0**-3, 2.0**10)  # where the scaling of the votes is looked for
+MOST_TO_REFINE = 5e9  # examples x clusters x dimensions; refining more would take minutes, so means vote
+LEAST = 1e-12  # smaller probabilities count as this one in a log-loss
+SCALINGS = (2.0**-3, 2.0**10)  # the range in which the scaling of the votes is searched
+NEIGHBOURS = (4, 8, 16, 32, 64, 128)  # candidates for soft kNN
 
 
 def cluster(representations: Tensor, labels: Tensor, n_clusters: int, seed: int, restarts: int = 3) -> ClusterIndex:
-    """The index of representations (N, k): ``n_clusters`` for a class of mean size, and by size for the others.
+    """Cluster representations (N, k): ``n_clusters`` for a class of mean size, for others in proportion to their size.
 
-    No class is cut into clusters of fewer than four examples on average.
+    Clusters have four examples or more on average.
     """
     wanted = clusters_by_size(labels, n_clusters, LEAST_MEMBERS)
     if max(wanted.values()) == 1:  # the means of the classes: nothing to search for
@@ -74,11 +74,11 @@ def cluster_weights(sizes: Tensor, columns: Tensor, class_weight: Tensor) -> Ten
 
 
 class Calibrated(NamedTuple):
-    """Votes as sharp as suits held-out examples."""
+    """The scaling of the votes with the least log-loss on held-out examples."""
 
     scaling: float
     log_loss: float
-    each: Tensor  # (n,) what every example adds to the log-loss
+    each: Tensor  # (n,) the share of each example in the log-loss
 
     def clearly_below(self, other: "Calibrated") -> bool:
         """Whether the log-loss on the same examples is lower than the other's by more than one standard error."""
@@ -89,8 +89,9 @@ class Calibrated(NamedTuple):
 def calibrate_votes(trials: Sequence[VotingTrial], class_weight: Tensor, *, neighbours: int = 128) -> Calibrated:
     """The scaling of kNC's votes with the least log-loss on held-out examples.
 
-    Clusters vote with the weight of their members. One example is thought to be spread over the classes by their share
-    (much as in Platt's targets), so that held-out parts without a single mistake do not ask for infinite confidence.
+    Clusters vote with the weight of their members. Targets are smoothed by the weight of one example, spread over the
+    classes in proportion to their frequency (as in Platt scaling): without it, held-out examples that are all
+    classified correctly would ask for infinite scaling.
 
     Args:
         trials: one or more, judged together.
@@ -112,22 +113,22 @@ def calibrate_votes(trials: Sequence[VotingTrial], class_weight: Tensor, *, neig
 def _vote_losses(
     trials: Sequence[VotingTrial], class_weight: Tensor, neighbours: int
 ) -> Callable[[float, bool], Tensor]:
-    """The log-loss (n,) of each held-out example by a scaling, and whether one of them is spread over the classes."""
+    """A function of the scaling that gives the log-loss (n,) of each held-out example, with smoothed targets or not."""
     class_weight = class_weight.double()
     each = class_weight[torch.cat([trial.labels for trial in trials])]
     each = each / each.sum()
     weights = [cluster_weights(trial.clusters.sizes, trial.clusters.centre_labels, class_weight) for trial in trials]
     ballots = [_Ballot.of(trial, weight, neighbours) for trial, weight in zip(trials, weights, strict=True)]
 
-    def losses(scaling: float, spread: bool) -> Tensor:
-        share = 1 / (len(each) + 1) if spread else 0.0
+    def losses(scaling: float, smoothed: bool) -> Tensor:
+        share = 1 / (len(each) + 1) if smoothed else 0.0
         return -each * torch.cat([ballot.expected_log(scaling, share) for ballot in ballots])
 
     return losses
 
 
 class _Ballot(NamedTuple):
-    """The votes of a trial but for their scaling, by the classes among the voters: there may be thousands of others."""
+    """The votes of a trial before they are scaled, with a place for each class of a voter, not for every class."""
 
     gaps: Tensor  # (n, L) squared distances beyond the nearest, over 2 sigma^2, with a minus
     log_weights: Tensor  # (n, L)
@@ -154,7 +155,7 @@ class _Ballot(NamedTuple):
         return cls(gaps, weight.log()[ids], column, prior, own)
 
     def expected_log(self, scaling: float, spread: float) -> Tensor:
-        """The logarithm (n,) of the probability of the true class, a share ``spread`` of it that of all classes."""
+        """The log-probability (n,) of targets: the true class, and a share ``spread`` of all classes by frequency."""
         votes = torch.softmax(self.gaps * scaling + self.log_weights, dim=1)
         tally = votes.new_zeros(len(votes), votes.shape[1] + 1).scatter_add_(1, self.column, votes)
         log = tally.clamp_min(LEAST).log()
@@ -164,7 +165,7 @@ class _Ballot(NamedTuple):
 
 
 def held_out_losses(rules: Sequence[NearestClusters], trials: Sequence[VotingTrial], class_weight: Tensor) -> Tensor:
-    """What each held-out example adds to the log-loss of the classifiers (n,), one of them spread over the classes."""
+    """The share (n,) of each held-out example in the log-loss of the classifiers, with smoothed targets."""
     each = class_weight[torch.cat([trial.labels for trial in trials])]
     logs = []
     for rule, trial in zip(rules, trials, strict=True):
@@ -177,13 +178,16 @@ def held_out_losses(rules: Sequence[NearestClusters], trials: Sequence[VotingTri
 
 
 def _expected_log(proba: Tensor, trial: VotingTrial, weight: Tensor, count: int) -> Tensor:
-    """The logarithm (n,) of the probability (n, C) of the true class, one of ``count`` examples spread over classes."""
+    """The log-probability (n,) of the smoothed targets, given probabilities (n, C) and the ``count`` of examples."""
     log, spread = proba.clamp_min(LEAST).log(), 1 / (count + 1)
     prior = log.new_zeros(log.shape[1]).index_add(0, trial.clusters.centre_labels, weight / weight.sum())
     return (1 - spread) * log[torch.arange(len(log)), trial.labels] + spread * (log @ prior)
 
 
-NEIGHBOURS = (4, 8, 16, 32, 64, 128)  # of soft kNN that are tried
+def vote(index: ClusterIndex, class_weight: Tensor, scaling: float, neighbours: int) -> NearestClusters:
+    """kNC over clusters that vote with the weight of their members; ``class_weight`` (C,) is that of an example."""
+    weights = cluster_weights(index.sizes, index.centre_labels, class_weight)
+    return NearestClusters(index, neighbours, scaling=scaling, weights=weights)
 
 
 class Votes(NamedTuple):
@@ -205,12 +209,12 @@ class Votes(NamedTuple):
 
 
 def choose_knc(folds: "Folds", candidates: Sequence[int], centres: str) -> Votes:
-    """kNC for representations: clusters of a class, scaling, and ``centres`` (auto, means or refined).
+    """Choose the settings of kNC: the number of clusters of a class, the scaling, and refined centres or means.
 
     Args:
-        folds: the representations, x (n, k), of the parts and of what was held out of each.
+        folds: representations x (n, k).
         candidates: numbers of clusters, ascending.
-        centres: "means", "refined", or "auto" for what has the least held-out log-loss.
+        centres: "means", "refined", or "auto" for the kind with the least held-out log-loss.
     """
     parts, held = [[each.x for each in group] for group in (folds.parts, folds.held)]
     clusters, scaling = choose_clusters(folds, parts, held, candidates)
@@ -224,11 +228,11 @@ def choose_knc(folds: "Folds", candidates: Sequence[int], centres: str) -> Votes
 
 
 def choose_knn(folds: "Folds", variances: Sequence[Tensor]) -> Votes:
-    """Soft kNN for representations: how many neighbours, and how sharply they vote.
+    """Choose the settings of soft kNN: the number of neighbours and the scaling.
 
     Args:
         folds: as for `choose_knc`.
-        variances: of the clusters of each part, the unit that the scaling counts in.
+        variances: of the clusters of each part; the scaling multiplies distances in units of it.
     """
     prior = torch.ones(len(folds.class_weight), dtype=torch.float64)
     gaps, labels = [], []
@@ -262,24 +266,24 @@ def choose_knn(folds: "Folds", variances: Sequence[Tensor]) -> Votes:
 
 
 class Folds(NamedTuple):
-    """Parts to fit and parts to judge by, disjoint in each fold; with the weight of an example of each class (C,)."""
+    """Folds of labelled examples: in each, clusters are fitted to a part and judged on the examples held out of it."""
 
     parts: list[Examples]
     held: list[Examples]
-    class_weight: Tensor
+    class_weight: Tensor  # (C,) the weight of an example of each class
     neighbours: int  # that vote
     seed: int
 
     def first(self, count: int) -> "Folds":
-        """The first ``count`` of them."""
+        """The first ``count`` folds."""
         return self._replace(parts=self.parts[:count], held=self.held[:count])
 
     def judge(self, indexes: Iterable[ClusterIndex], held: Iterable[Tensor]) -> Calibrated:
-        """The votes that suit an index of each part best, by the held-out (n, k)."""
+        """Calibrate the votes of an index of each part on the held-out representations (n, k)."""
         return calibrate_votes(self.trials(indexes, held), self.class_weight, neighbours=self.neighbours)
 
     def trials(self, indexes: Iterable[ClusterIndex], held: Iterable[Tensor]) -> list[VotingTrial]:
-        """An index of each part with the held-out (n, k)."""
+        """The index of each part together with the held-out representations (n, k)."""
         labels = (examples.labels for examples in self.held)
         return [VotingTrial(*each) for each in zip(indexes, held, labels, strict=True)]
 
@@ -299,19 +303,13 @@ class Folds(NamedTuple):
         votes = self.judge(indexes, held)
         if not can_refine(indexes[0], parts[0]):
             return votes
-        rules = [
-            NearestClusters(
-                index, self.neighbours, scaling=votes.scaling,
-                weights=cluster_weights(index.sizes, index.centre_labels, self.class_weight),
-            )
-            for index in indexes
-        ]  # fmt: skip
+        rules = [vote(index, self.class_weight, votes.scaling, self.neighbours) for index in indexes]
         rules = self.refined(rules, parts, PULL, A_FEW)
         each = held_out_losses(rules, self.trials(indexes, held), self.class_weight)
         return Calibrated(votes.scaling, float(each.sum()), each)
 
     def log_losses(self, indexes: Iterable[ClusterIndex], held: Iterable[Tensor], scaling: float) -> Tensor:
-        """What each held-out example (n, k) adds to the log-loss of votes of this scaling, none of them spread."""
+        """The share of each held-out example (n, k) in the log-loss of votes of this scaling, targets not smoothed."""
         return _vote_losses(self.trials(indexes, held), self.class_weight, self.neighbours)(scaling, False)
 
     def cluster(self, parts: Iterable[Tensor], n_clusters: int, restarts: int = 3) -> list[ClusterIndex]:
@@ -330,8 +328,7 @@ def hold_out(
 ) -> Folds | None:
     """Hold out about ``fraction`` of every class, in up to three folds while they have fewer than ``enough`` examples.
 
-    Of the examples in the order of their classes, shuffled inside each, every n-th is held out; the only example of a
-    class never is. None where that gives next to nothing.
+    The only example of a class is never held out. None if fewer than 30 examples would be held out.
     """
     if fraction == 0:
         return None
@@ -346,7 +343,7 @@ def hold_out(
 
 
 def folds_for(examples: int, fraction: float, enough: int) -> int:
-    """How many folds of about ``fraction`` of the examples make ``enough`` held-out ones; at most three."""
+    """The number of folds that hold out ``enough`` examples, each about ``fraction`` of all; at most three."""
     period = max(2, round(min(1 / fraction, examples + 1)))
     return min(period, MOST_FOLDS, math.ceil(enough * period / examples))
 
@@ -380,10 +377,10 @@ def stratified_part(labels: Tensor, most: int, seed: int) -> Tensor:
 def choose_clusters(
     folds: Folds, parts: list[Tensor], held: list[Tensor], candidates: Iterable[int]
 ) -> tuple[int, float]:
-    """How many clusters for each class, given representations; more are tried as long as they clearly help.
+    """Choose the number of clusters of a class; the next candidate is tried while the last one clearly helped.
 
     Returns:
-        The number, and the scaling of the votes that suits it.
+        The number of clusters, and the calibrated scaling of their votes.
     """
     best: tuple[int, Calibrated] | None = None
     for n_clusters in candidates:
@@ -396,9 +393,8 @@ def choose_clusters(
 
 
 def can_refine(index: ClusterIndex, representations: Tensor) -> bool:
-    """Whether centres can be refined by representations (n, k) in seconds, and there is anything to refine."""
-    sharpest = index.variance <= 0
-    return len(representations) * index.centres.numel() <= MOST_TO_REFINE and not bool(sharpest)
+    """Whether refining the centres on representations (n, k) takes seconds only, and the clusters have any variance."""
+    return len(representations) * index.centres.numel() <= MOST_TO_REFINE and float(index.variance) > 0
 
 
 def choose_pull(
@@ -412,13 +408,13 @@ def choose_pull(
 ) -> tuple[float | None, float]:
     """The pull of refined centres (see `NearestClusters.refined`) with the least held-out log-loss, and that log-loss.
 
-    Weaker pulls are tried as long as they help. With ``or_means`` the pull is None where the means do better than all,
-    and where there is so much to refine that it would take minutes.
+    Weaker pulls are tried while they help. With ``or_means``, the pull is None if means have a lower log-loss than all
+    refined centres, or if refining would take minutes.
 
     Args:
-        folds: what was held out.
-        rules: kNC with plain means, of each fold.
-        indexes: their clusters.
+        folds: the labels.
+        rules: kNC with means, for each fold.
+        indexes: the clusters of each fold.
         parts, held: representations (n, k) of each fold.
     """
     trials = folds.trials(indexes, held)

@@ -1,4 +1,4 @@
-"""What both estimators share: labels, probabilities and refusals from weighted clusters, and their growth."""
+"""What both estimators share: labels, probabilities and novelty by weighted clusters, and adding examples to them."""
 
 import os
 from collections.abc import Iterable
@@ -78,16 +78,16 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
         return logs[:, 1] - logs[:, 0] if len(self.classes_) == 2 else logs
 
     def novelty(self, X: ArrayLike) -> NDArray[Any]:
-        """The distance (n,) to the nearest cluster, in units of sigma."""
+        """The distance (n,) of each row to the nearest centre, in units of sigma."""
         representations = self._represent(X)
         return novelty(representations, torch.tensor(self.centres_), self.variance_).numpy()
 
     def is_novel(self, X: ArrayLike) -> NDArray[Any]:
-        """Whether each row (n,) lies beyond ``novelty_threshold_`` and should rather be refused than labelled."""
+        """Whether the `novelty` (n,) of each row exceeds ``novelty_threshold_``: its label is not to be trusted."""
         return self.novelty(X) > self.novelty_threshold_
 
     def extend(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Let new examples, of known classes or of new ones, join the index; the map stays as it is.
+        """Add examples of known or new classes to the clusters, without training the map again.
 
         An example within the novelty threshold of a cluster of its own class joins that cluster, which moves to the
         mean of all its members. All others make new clusters of their class.
@@ -152,14 +152,14 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
         )
 
     def _check_parameters(self) -> None:
-        """Raise where a parameter is not what ``_parameter_constraints`` allow."""
+        """Raise an error for a parameter that ``_parameter_constraints`` do not allow."""
         self._validate_params()
         for name, value in self.get_params(deep=False).items():  # scikit-learn takes True for 1
             if isinstance(value, bool) and "boolean" not in self._parameter_constraints[name]:
                 raise UserError(f"The {name!r} parameter of {type(self).__name__} must not be a boolean. Got {value}.")
 
     def _validate(self, X: ArrayLike, y: ArrayLike, *, reset: bool = True) -> Examples:
-        """Check X and y, set ``classes_`` and ``class_weight_``, and give the data with labels 0..C-1."""
+        """Check X and y, set ``classes_`` and ``class_weight_``, and return the examples with labels 0..C-1."""
         X, y = validate_data(self, as_array(X, "X"), as_array(y, "y"), reset=reset, dtype=(np.float64, np.float32))
         y = _checked_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -187,7 +187,7 @@ def novelty_threshold(indexes: Iterable[ClusterIndex], held: Iterable[Tensor], r
 
 
 def _checked_targets(y: Any) -> NDArray[Any]:
-    """Labels (n,) that a classifier can tell apart and put in order; objects may be strings, integers or booleans."""
+    """Check that labels (n,) are of classes and can be sorted; objects may be strings, integers or booleans."""
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     # scikit-learn knows objects as strings only; integers among them are just as good.
     mixed = labels.dtype == object and all(isinstance(label, Integral) for label in labels)

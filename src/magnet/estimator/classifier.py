@@ -17,9 +17,9 @@ from magnet.classify import novelty_left_out
 from magnet.errors import UserError
 from magnet.estimator.base import AUTO, FRACTION, ClusterClassifier, novelty_threshold, whole
 from magnet.neighbours import as_array
-from magnet.recipe import Chosen, Recipe, vote
+from magnet.recipe import Chosen, Recipe
 from magnet.start import Landmarks, Start, order_directions
-from magnet.votes import cluster
+from magnet.votes import cluster, vote
 
 
 class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterClassifier):

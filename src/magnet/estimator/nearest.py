@@ -32,7 +32,7 @@ class NearestClustersClassifier(ClusterClassifier):
     neighbours : int, default=128
         The nearest clusters that vote.
     class_weight : None, "balanced" or dict {label: weight}, default=None
-        A cluster weighs as if each of its examples were there that many times.
+        The weight of an example of each class, in the votes of its cluster.
     validation_fraction : float, default=0.1
         The share of each class that is held out to choose the above and the threshold of `is_novel`, in up to three
         folds while that makes less than 500 examples; with less than 30 nothing is held out. In the end all examples

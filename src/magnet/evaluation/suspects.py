@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from magnet.classify import SoftNeighbours
-from magnet.recipe import LEAST_OF_CLASS, Recipe, vote
+from magnet.recipe import LEAST_OF_CLASS, Recipe
 from magnet.start import fit_start
-from magnet.votes import Examples, choose_pull, cluster, hold_out, stratified_folds
+from magnet.votes import Examples, choose_pull, cluster, hold_out, stratified_folds, vote
 
 FOLDS = 10
 MOST_VOTERS = 50_000  # whose votes judge a fold, or ten of each class: those of a million examples would take an hour

@@ -37,11 +37,11 @@ from magnet.experiments.outcome import (
 )
 from magnet.experiments.search import CLASSES, settings_table
 from magnet.methods import method_class
-from magnet.recipe import Recipe, vote
+from magnet.recipe import Recipe
 from magnet.runs.run import Run
 from magnet.start import Start, fit_start
 from magnet.training.config import TrainConfig
-from magnet.votes import Examples, Folds, choose_knc, cluster, stratified_folds
+from magnet.votes import Examples, Folds, choose_knc, cluster, stratified_folds, vote
 
 PAIRS = "random pairs"
 LEVELS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # C of logistic regression, for rows of length one
