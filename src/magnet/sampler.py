@@ -155,9 +155,8 @@ class NeighbourhoodSampler(Sampler[list[int]]):
     def update(self, indices: Tensor | Sequence[int], losses: Tensor | Sequence[float]) -> None:
         """Cache the losses of examples, in O(batch). An example given twice gets the mean.
 
-        This also says that a batch has been used, if the indices are those of a batch in flight in the order drawn,
-        or those of the batches of all ranks, one after the other by rank. Any other examples are told from outside:
-        they use up no batch, whichever examples are among them.
+        A batch in flight counts as used if the indices are exactly its examples in the order drawn, or the examples of
+        the batches of all ranks, in the order of the ranks. Losses of any other examples use up no batch.
         """
         examples = _as_list(indices)
         values = _as_losses(losses)
@@ -421,13 +420,13 @@ class NeighbourhoodSampler(Sampler[list[int]]):
 
 
 def _reports(examples: list[int], batch: _Batch) -> bool:
-    """Whether the examples are those of the batch, or of the batches of all ranks."""
+    """Whether the examples are exactly those of the batch, or of the batches of all ranks in order."""
     own = slice(batch.start, batch.start + len(batch.examples))
     return examples == batch.examples or (len(examples) == batch.total and examples[own] == batch.examples)
 
 
 def _some(members: range, count: int, rng: random.Random) -> list[int]:
-    """``count`` distinct ones of the members, every set of them as likely."""
+    """``count`` distinct members; all subsets of that size are equally likely."""
     if 2 * count > len(members):
         return rng.sample(members, count)
     found: dict[int, None] = {}  # in the order drawn; `sample` does the same, at three times the cost
@@ -470,7 +469,7 @@ def _numbers(values: Tensor) -> "array[int]":
 
 
 def _items(values: Tensor) -> memoryview:
-    """The integers of a tensor (N,), one by one as fast as those of an array, in its own memory."""
+    """A view of the integers of a tensor (N,) from which single ones are read as fast as from an array."""
     return memoryview(values.cpu().contiguous().numpy())  # type: ignore[arg-type]
 
 

@@ -78,7 +78,7 @@ class Landmarks(NamedTuple):
         return gaussian(x, self.points, self.weights)
 
     def root(self) -> Tensor:
-        """Coordinates (m, q), so that products of ``self(x) @ root`` are those of the kernel, where they are known."""
+        """A map (m, q) so that products of ``self(x) @ root`` are values of the kernel, exact between landmarks."""
         values, vectors = torch.linalg.eigh(self(self.points))
         kept = values > LEAST * values[-1]
         found: Tensor = vectors[:, kept] * values[kept].rsqrt()

@@ -211,7 +211,7 @@ def _cut(leaf: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _nearest_one(points: Tensor, centres: Tensor, seed: int) -> Tensor:
-    """The nearest centre (J,) of each point; among very many nearly always, by a tree over the centres."""
+    """The nearest centre (J,) of each point; with very many centres approximately, by a tree over them."""
     if len(centres) >= FEWEST:
         tree = CentreTree(centres, seed=seed)
         beam = tree.beam(points[sample_of(points, seed)], 1)

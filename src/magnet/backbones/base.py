@@ -47,7 +47,7 @@ class Backbone(nn.Module):
         self.fixed_batchnorm = False  # by `freeze_batchnorm`
 
     def trunk_features(self, x: Tensor) -> Tensor:
-        """What the trunk of an image network makes of images x (B, C, H, W): features (B, f), before the head."""
+        """Features (B, f) of images x (B, C, H, W): the output of the trunk, before the head."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class Backbone(nn.Module):
         return [layer for layer in layers if layer]
 
     def head_parameters(self) -> Iterator[nn.Parameter]:
-        """Parameters of the new head. Together with the trunk's they are all parameters."""
+        """Parameters of the new head: all that are not the trunk's."""
         for name, child in self.named_children():
             if name in self.head_names:
                 yield from child.parameters()

@@ -1,4 +1,4 @@
-"""Pretrained weights into a backbone, with an account of what fitted."""
+"""Loading pretrained weights into a backbone, with a report on which tensors fitted."""
 
 import pickle
 import re
@@ -138,7 +138,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _best_naming(found: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, str]:
-    """New name: name in `found`, so that most names and shapes agree with `own`; the plainest of equals."""
+    """The renaming {new name: name in `found`} by which most names and shapes agree with `own`, the simplest one."""
 
     def agreement(sources: Mapping[str, str]) -> int:
         return sum(new in own and own[new].shape == found[old].shape for new, old in sources.items())

@@ -138,7 +138,7 @@ def _child(which: str, kind: str) -> None:
 
 
 def _in_turns(index: ClusterIndex, beam: list[int], drawn: Tensor) -> dict[str, object]:
-    """The time of all rows, by the tree and by what it is judged by: of making it, and of some rows times as many."""
+    """The time for all rows, by the tree and its rivals: that of building, and that of some rows scaled up to all."""
     points, labels, sample = index.centres, index.centre_labels, sample_of(index.centres)
     many, few = drawn[: 4 * TIMED], drawn[:TIMED]
     ours, theirs = [], {"exact": list[float](), "faiss lists": list[float]()}

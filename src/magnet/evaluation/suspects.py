@@ -48,7 +48,7 @@ def doubt_labels(
 
     What the recipe does not give of power, standardisation, shrinkage and clusters, and the centres, are chosen as
     `MagnetClassifier` chooses them, by the log-loss on held-out examples. An example that is the only one of its class
-    cannot be doubted: its loss is 0. ``report`` is told how many are judged, of how many.
+    cannot be doubted: its loss is 0. ``report`` is called with the number of examples judged and the total.
 
     Examples:
         >>> x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
@@ -126,7 +126,7 @@ class _Settings(NamedTuple):
 
 
 def _choose(recipe: Recipe, examples: Examples, classes: int, seed: int) -> _Settings:
-    """The start and the votes with the least held-out log-loss; of very many examples some are enough for that."""
+    """The start and the votes with the least held-out log-loss; large data are represented by a subset."""
     examples = recipe.part_to_choose_by(examples, seed)
     examples = Examples(examples.x.double(), examples.labels)
     weight = torch.ones(classes, dtype=torch.float64)

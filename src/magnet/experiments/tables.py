@@ -137,7 +137,7 @@ def run(
     """Cross-validate every classifier on every table.
 
     Args:
-        console: is told each table when it is done.
+        console: prints a line for each table that is done.
         tables: names of `TABLES`, or files of vectors and labels of your own; none: the ten.
         repeats: how often the data are drawn and divided into folds, each time with the next seed.
         seed: the first.

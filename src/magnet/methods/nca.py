@@ -36,7 +36,7 @@ def share_loss(distances: Tensor, own: Tensor, others: Tensor) -> Tensor:
     Args:
         distances: (B, J).
         own: (B, J) bool, what the row is to be near.
-        others: (B, J) bool, what it is to be far from.
+        others: (B, J) bool, the columns that a row should be far from.
 
     Returns:
         (B,).

@@ -1,4 +1,4 @@
-"""What ranks tell each other: the index without the representations, and the losses of their batches."""
+"""Communication between ranks: the clusters without the representations, the losses of batches, signs of life."""
 
 import os
 import signal
