@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from magnet.clustering import distinct, in_threads, kmeans_per_class, order_by_group, threads
-from magnet.neighbours import nearest, nearest_of_chunk, smallest, split_rows
+from magnet.neighbours import check_representations, check_whole, nearest, nearest_of_chunk, smallest, split_rows
 
 LEAF = 128  # points in a leaf, at most
 FILLED = 0.75  # of a leaf, on average
@@ -45,6 +45,8 @@ class CentreTree:
     """
 
     def __init__(self, points: Tensor, *, seed: int = 0) -> None:
+        check_representations(points, "points")
+        seed = check_whole(seed, "seed", -(2**63), 2**63 - 1)
         self.points = points
         points = points.detach()
         self._leaf, self._sizes = _divide(points, seed)
@@ -75,6 +77,7 @@ class CentreTree:
         Returns:
             The number of leaves, followed by the same for the tree that finds these leaves, if there is one.
         """
+        self._check(queries, count)
         most = len(self.centres) // WORTH
         if count > most * LEAF * FILLED:
             return None
@@ -113,6 +116,7 @@ class CentreTree:
         Returns:
             Squared distances (n, k) and ids (n, k), with k = min(count, J); infinite and -1 where there are fewer.
         """
+        self._check(queries, count)
         queries = queries.to(self.points)
         with torch.no_grad():
             ids = self._search(queries.detach(), min(count, len(self.points)), beam, labels, point_labels)
@@ -121,6 +125,13 @@ class CentreTree:
         distances = torch.cat([(q[:, None] - self.points[near]).square().sum(dim=2) for q, near in pairs])
         distances, order = distances.masked_fill(ids < 0, torch.inf).sort(dim=1, stable=True)
         return distances, ids.gather(1, order)
+
+    def _check(self, queries: Tensor, count: int) -> None:
+        """Raise unless these are queries of the width of the points, and a number of neighbours."""
+        check_representations(queries, "queries", finite=False)
+        if queries.shape[1] != self.points.shape[1]:
+            raise ValueError(f"queries have {queries.shape[1]} dimensions; the points have {self.points.shape[1]}")
+        check_whole(count, "count", 1)
 
     def _search(
         self, queries: Tensor, count: int, beam: list[int], labels: Tensor | None, point_labels: Tensor | None

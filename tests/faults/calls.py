@@ -18,7 +18,11 @@ from torch import Tensor
 import magnet
 from faults.outcomes import HANG, NOT_FINITE, SAID, SAME, TRACEBACK, Outcome, TooLongError, at_most, finite
 from magnet.clustering import kmeans_per_class
+from magnet.data import open_data
 from magnet.errors import UserError
+from magnet.evaluation.errors import verification
+from magnet.runs.run import Run
+from magnet.tree import CentreTree
 
 # A call of these takes about a second; of all others, milliseconds.
 SLOW = ("MagnetClassifier", "NearestClustersClassifier", "train", "evaluate", "explore")
@@ -302,6 +306,18 @@ def _magnet_classifier(odd: Odd) -> Any:
     return [model.predict_proba(asked), model.transform(asked), model.novelty(asked), model.components_]
 
 
+def _tree(odd: Odd) -> Any:
+    tree = CentreTree(odd.points(40), seed=odd.number(0))
+    asked = odd.points(5)
+    return list(tree.nearest(asked, odd.number(2), tree.beam(asked, odd.number(1)) or [1]))
+
+
+def _verification(odd: Odd) -> Any:
+    rates, unit = (odd.number(0.1),), odd.number(1.0)
+    found = verification(odd.points(), odd.ids(), rates=rates, unit=unit, seed=odd.number(0))
+    return [found.get("auc", 0.0), found.get("equal_error", 0.0)]
+
+
 class Trained:
     """A small run, for calls that open one."""
 
@@ -351,6 +367,19 @@ class Trained:
             short.extend(odd.table(5), odd.labels(5))
         return [found.probabilities, found.novelty, [row.distance for rows in near for row in rows]]
 
+    def lately(self, odd: Odd) -> Any:
+        model = magnet.load(self.run.folder)
+        near = model.find(odd.points(5, model.network.dim), odd.number(3))
+        found = model.judge(odd.points(5, model.network.dim)).probabilities
+        more = model.extend(odd.table(5), odd.labels(5), names=odd.number(()))
+        more.save(odd.number(self.folder / f"bundle-{odd.chance.random()}"))
+        return [found, [row.distance for rows in near for row in rows]]
+
+    def opened(self, odd: Odd) -> Any:
+        run = Run(odd.number(self.run.folder), which=odd.number("last"), test_draws=odd.number(0))
+        data = open_data((odd.table(), odd.labels()), seed=odd.number(0), validation=odd.number(0.0))
+        return [run.step, data.batch([0])]
+
     def explore(self, odd: Odd) -> Any:
         magnet.explore(odd.number(self.run), odd.number(self.folder / "explore.html"))
 
@@ -362,7 +391,8 @@ def random_calls(folder: Path, cases: int, seed: int, slow: float = 0.1) -> Iter
     quick: dict[str, Callable[[Odd], Any]] = {
         "magnet_loss": _loss, "magnet_objective": _objective, "MagnetLoss": _module, "fit": _fit, "ClusterIndex": _made,
         "grown": _grown, "members and impostors": _asked, "NeighbourhoodSampler": _sampler, "votes": _votes,
-        "load": trained.load, "Model": trained.ask,
+        "load": trained.load, "Model": trained.ask, "Model again": trained.lately, "Run": trained.opened,
+        "CentreTree": _tree, "verification": _verification,
     }  # fmt: skip
     long: dict[str, Callable[[Odd], Any]] = {
         "NearestClustersClassifier": _nearest_classifier, "MagnetClassifier": _magnet_classifier,

@@ -13,7 +13,16 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from magnet.errors import UserError
-from magnet.neighbours import CHUNK_ELEMENTS, nearest_of_chunk, split_rows
+from magnet.neighbours import (
+    CHUNK_ELEMENTS,
+    check_ids,
+    check_number,
+    check_positive,
+    check_representations,
+    check_whole,
+    nearest_of_chunk,
+    split_rows,
+)
 
 FLOOR = 1e-30  # a probability of zero, for logarithms
 LEAST = torch.finfo(torch.float32).eps  # the least probability in a log-loss: below it, votes are lost to rounding
@@ -347,9 +356,12 @@ def verification(
         ({'same': 2, 'different': 4}, 1.0)
     """
     for rate in rates:
-        if not 0 < rate < 1:
+        if not 0 < check_number(rate, "a false-accept rate") < 1:
             raise UserError(f"a false-accept rate is {rate}, expected a share between 0 and 1")
-    same, different = _pairs(labels, seed)
+    check_representations(representations)
+    labels = check_ids(labels, len(representations), "labels")
+    check_positive(unit, "unit")
+    same, different = _pairs(labels, check_whole(seed, "seed", 0))
     if not len(same) or not len(different):
         return {}
     near, far = (_distances(representations, pairs).sort().values / unit for pairs in (same, different))

@@ -19,8 +19,9 @@ from magnet.data.images import decode, room
 from magnet.errors import UserError
 from magnet.evaluation.errors import temper
 from magnet.export.description import Description
+from magnet.files import as_path
 from magnet.index import ClusterIndex
-from magnet.neighbours import as_array, check_whole, nearest
+from magnet.neighbours import as_array, check_representations, check_whole, nearest
 from magnet.start import first_directions
 from magnet.training.inputs import PASS_BATCH, Views
 
@@ -135,7 +136,10 @@ class Model:
         """As `search`, for representations (n, d)."""
         if self.references is None:
             raise UserError("the model has no references to search: export it with them (--with-references)")
-        squares, ids = nearest(representations, self.references, check_whole(count, "count", 1))
+        check_representations(representations)
+        if representations.shape[1] != self.references.shape[1]:
+            raise UserError(f"expected {self.references.shape[1]} dimensions; found {representations.shape[1]}")
+        squares, ids = nearest(representations.cpu(), self.references, check_whole(count, "count", 1))
         labels = self.index.centre_labels[self.index.assignments]
         distances = squares.sqrt() / self.rule.variance**0.5
         return [
@@ -158,6 +162,8 @@ class Model:
         if given.ndim != 1:
             raise UserError(f"expected one label for each example; found labels of shape {given.shape}")
         new, words = self.embed(inputs), [_class_name(label) for label in given]
+        if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
+            raise TypeError(f"names must be a list of text; found {type(names).__name__}")
         called = list(names) or _names_of(inputs, len(new))
         if not len(words) == len(called) == len(new):
             raise UserError(f"there are {len(new)} examples, {len(words)} labels and {len(called)} names for them")
@@ -200,7 +206,7 @@ class Model:
 
         if self.directions is not None:
             raise UserError("a shortened model is not saved: save the whole one, and shorten it where it is used")
-        export_bundle(self, path)
+        export_bundle(self, as_path(path))
 
     @torch.no_grad()
     def represent(self, view: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from magnet.errors import Bounds, Count, Positive, UserError, checked
 from magnet.evaluation.errors import FOLDS, MANY, Ranking, choose_temperature
 from magnet.files import as_path, inside, read_record, read_tensors, write_record, write_tensors
 from magnet.index import LAYOUT, ClusterIndex
+from magnet.neighbours import check_whole
 from magnet.start import first_directions
 from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, check_range, check_run, read_config
 from magnet.training.folder import (
@@ -187,7 +188,7 @@ class Run:
             raise UserError(f'which must be "best" or "last"; found {which!r}')
         self.folder, self.report = folder, report
         self.config = read_config(folder)
-        if test_draws:
+        if check_whole(test_draws, "test_draws", 0):
             check_range("test_draws", test_draws)
             self.config = replace(self.config, test_draws=test_draws)
         self.checkpoint = open_checkpoint(folder / FOLDER, which)
