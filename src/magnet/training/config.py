@@ -135,7 +135,8 @@ class TrainConfig:
     """Whitened start of vectors: width of Gaussian kernel features, the nearness to landmarks among the examples, in
     units of the median distance between them (0: none, a linear map; -1: chosen)."""
     unit_length: Literal["auto", "yes", "no"] = "auto"
-    """Whitened start: whether all examples are brought to one length after the whitening (auto: chosen)."""
+    """Whitened start: whether all examples are brought to one length after the whitening (auto: chosen; no for an image
+    network whose trunk is trained)."""
 
     epochs: int = 30
     """Length of the training; an epoch is ceil(N / batch size) steps for every method (-1: chosen)."""
