@@ -7,6 +7,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from magnet.backbones import build
+from magnet.cli import main
 from magnet.data import open_data
 from magnet.training.config import read_config
 
@@ -27,6 +28,17 @@ def test_vectors_of_a_network_can_be_given_to_data_again(magnet, photos, convnet
     assert (vectors.shape, vectors.classes, vectors.names) == ((128,), images.classes, images.names)
     assert torch.equal(vectors.labels, images.labels)
     assert (vectors.split == images.split).all()
+
+
+def test_a_stopped_pass_says_that_the_same_command_goes_on(photos, convnet, tmp_path, monkeypatch, capsys):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("magnet.training.inputs.features_for", stop)
+    words = ["features", "--data", str(photos), *map(str, convnet), "--out", str(tmp_path / "x.npz")]
+    assert main(words) == 130
+    assert "what was computed is kept, and the same command goes on" in capsys.readouterr().err
+    assert not (tmp_path / "x.npz").exists()
 
 
 def test_a_parquet_has_a_row_for_each_image(magnet, photos, convnet, tmp_path):

@@ -82,7 +82,10 @@ def main(arguments: Sequence[str]) -> None:
         data = data.with_image_size(config.image_size, config.rescale)
         print(f"{config.backbone}: {describe_images(config, data)}")
         begun = time.perf_counter()
-        found = features_for(config, data, data.indices("all"), report).numpy()
+        try:
+            found = features_for(config, data, data.indices("all"), report).numpy()
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped; what was computed is kept, and the same command goes on") from None
     _write(options.out, data, found)
     count, width = found.shape
     print(f"{count:,} vectors of {width:,} numbers are in {options.out}  ({time.perf_counter() - begun:.0f} s)")
