@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 import magnet
 from magnet.data import Dataset, open_data
 from magnet.data.sources import kind_of
+from magnet.data.tables import list_frame
 from magnet.errors import UserError
 
 pandas = pytest.importorskip("pandas")
@@ -145,6 +146,12 @@ def test_frames_of_pandas_and_polars_give_the_same_run(tmp_path):
     assert len(errors) == 1
     assert runs["polars"].data.feature_names[3] == "pixel 3"
     assert magnet.evaluate(runs["pandas"], frames["polars"])["knc"]["error"] in errors
+
+
+def test_a_lazy_frame_is_collected():
+    polars = pytest.importorskip("polars")
+    listing = list_frame(polars.from_pandas(frame("kind")).lazy(), label="kind")
+    np.testing.assert_array_equal(listing.content, X)
 
 
 def test_the_estimator_takes_frames_of_polars():

@@ -135,7 +135,7 @@ def test_images_are_taken_as_they_are_and_as_base64(photo_port):
         ("/classify", {"vectors": [[1, 2]]}, JSON, 422, "lists of 64 finite numbers; found shape (1, 2)"),
         ("/classify", {"vectors": [[1], [2, 3]]}, JSON, 422, "all of the same length"),
         ("/classify", {"vectors": [["a"] * 64]}, JSON, 422, "lists of 64 numbers"),
-        ("/classify", {"vectors": [[float("nan")] * 64]}, JSON, 422, "finite numbers"),
+        ("/classify", {"vectors": [[float("nan")] * 64]}, JSON, 422, "finite numbers; found NaN, infinity"),
         ("/embed", {"vectors": [[0] * 64] * 257}, JSON, 413, "257 vectors in one request; at most 256"),
         ("/embed", b"x" * (2**20 + 1), JSON, 413, "the request has 1,048,577 bytes"),
         ("/embed", b"abc", {"Content-Type": "text/plain"}, 415, "found text/plain"),

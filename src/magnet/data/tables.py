@@ -66,6 +66,7 @@ def read_vectors(path: Path) -> tuple[np.ndarray, list[str]]:
 
 def list_frame(frame: Any, label: str = "", judge: str = "", name: str = "frame") -> Listing:
     """The rows of a pandas or polars frame: numbers in columns, and a column of labels."""
+    frame = frame.collect() if hasattr(frame, "collect") else frame  # a lazy frame of polars
     columns = {str(column): np.asarray(frame[column]) for column in frame.columns}
     return list_columns(columns, assign(list(columns), name, label=label, judge=judge), name, name)
 

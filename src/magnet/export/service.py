@@ -201,8 +201,12 @@ def sent_vectors(media: str, body: bytes, width: int) -> np.ndarray:
         table = found.astype(np.float32)
     except (TypeError, ValueError, OverflowError):
         raise UserError(f"vectors must be lists of {width} numbers, all of the same length") from None
-    if table.ndim != 2 or table.shape[1] != width or not np.isfinite(table).all():
+    if table.ndim != 2 or table.shape[1] != width:
         raise UserError(f"vectors must be lists of {width} finite numbers; found shape {table.shape}")
+    if not np.isfinite(table).all():
+        raise UserError(
+            f"vectors must be lists of {width} finite numbers; found NaN, infinity or more than float32 holds"
+        )
     return table
 
 
