@@ -30,6 +30,16 @@ def test_vectors_of_a_network_can_be_given_to_data_again(magnet, photos, convnet
     assert (vectors.split == images.split).all()
 
 
+def test_the_column_of_the_labels_can_be_named(magnet, complaint, photos, convnet, tmp_path):
+    images = sorted(photos.rglob("*.png"))
+    rows = "".join(f"{path},{path.parent.name}-kind\n" for path in images)
+    (tmp_path / "table.csv").write_text("path,species\n" + rows)
+    words = ["features", "--data", tmp_path / "table.csv", *convnet, "--out", tmp_path / "x.npz"]
+    assert "name one as --label NAME" in complaint(*words)
+    magnet(*words, "--label", "species")
+    assert np.load(tmp_path / "x.npz")["classes"].tolist() == sorted({f"{path.parent.name}-kind" for path in images})
+
+
 def test_a_stopped_pass_says_that_the_same_command_goes_on(photos, convnet, tmp_path, monkeypatch, capsys):
     def stop(*arguments):
         raise KeyboardInterrupt

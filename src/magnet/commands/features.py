@@ -42,6 +42,8 @@ class Features:
     """Images, as for `magnet train`."""
     out: Path
     """The .npz or .parquet to write."""
+    label: str = ""
+    """The column of the labels, or coarse or fine, as for `magnet train`."""
     backbone: str = "auto"
     """convnet, googlenet or timm/NAME, with @pretrained for its published weights. auto: that of the weights, or
     timm/tf_efficientnet_lite0@pretrained."""
@@ -96,8 +98,8 @@ def _config(options: Features) -> TrainConfig:
     """The settings of a run whose trunk makes these features."""
     preset = "pretrained" if options.backbone == "auto" or options.backbone.endswith(PRETRAINED) else "images"
     begin = TrainConfig(
-        options.data, preset=preset, backbone=options.backbone, weights=options.weights, freeze=True,
-        image_size=options.image_size, seed=options.seed, workers=options.workers, device=options.device,
+        options.data, label=options.label, preset=preset, backbone=options.backbone, weights=options.weights,
+        freeze=True, image_size=options.image_size, seed=options.seed, workers=options.workers, device=options.device,
         bad_images=options.bad_images,
     )  # fmt: skip
     config = with_preset(begin)
