@@ -63,7 +63,7 @@ def test_a_folder_is_offered_where_one_file_has_no_room_for_large_pictures(photo
     monkeypatch.setattr(explore, "MUCH", 10_000)
     said = magnet("explore", photo_run, "--out", page, "--no-open")
     assert "24 of them have a small picture only: --out page writes a folder" in said
-    assert "much for one file: --examples N shows fewer" in said
+    assert "much for one file: --out page writes a folder of smaller files, --examples N shows fewer" in said
 
 
 def test_a_name_without_an_ending_is_a_folder_with_pictures_beside_its_page(photo_run, tmp_path, magnet, opened):
@@ -73,6 +73,18 @@ def test_a_name_without_an_ending_is_a_folder_with_pictures_beside_its_page(phot
     assert opened == [page.resolve().as_uri()]
     assert data_of(page)["pictures"]["sheets"] == ["pictures/small-0.webp"]
     assert (tmp_path / "all" / "pictures" / "small-0.webp").is_file()
+
+
+def test_a_table_of_many_features_is_offered_a_folder_that_has_them_all(tmp_path, magnet):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "wide.npz", X=rng.normal(size=(60, 40)), y=np.arange(60) % 2)
+    settings = {"steps": 2, "evaluate": False, "quiet": True, "out": tmp_path / "run"}
+    run = train(TrainConfig(data=str(tmp_path / "wide.npz"), **settings), silent=True)
+    said = magnet("explore", run, "--out", tmp_path / "page.html", "--no-open")
+    assert "32 of 40 features are on the page: --out page writes a folder, which has them all" in said
+    said = magnet("explore", run, "--out", tmp_path / "page", "--no-open")
+    assert "writes a folder" not in said
+    assert len(data_of(tmp_path / "page" / "index.html")["pictures"]["columns"]) == 40
 
 
 def test_runs_on_different_data_are_refused(digits_run, photo_run, tmp_path, complaint):

@@ -26,7 +26,7 @@ examples:
   magnet explore runs/photos
   magnet explore runs/magnet runs/softmax runs/triplet --out compare.html
   magnet explore runs/photos --table photos.parquet --no-open
-  magnet explore runs/photos --out photos             # a folder: every example with a large picture
+  magnet explore runs/photos --out photos             # a folder: every example with a large picture or all features
 """
 
 
@@ -39,8 +39,8 @@ class Explore:
 
     runs: RunFolders
     out: Path = Path("explore.html")
-    """The page; one that is there already is replaced. A name without .html is that of a folder: its index.html has the
-    pictures beside it, a large one for every example, where one file would be too large."""
+    """The page; one that is there already is replaced. A name without .html is that of a folder, for what one file would
+    be too large for: its index.html has data and pictures beside it, a large one for every example, or all features."""
     table: Path | None = None
     """Also write the data behind the page: a .csv, or a .parquet for FiftyOne, Embedding Atlas and the like."""
     examples: int = 10_000
@@ -94,17 +94,17 @@ def main(arguments: Sequence[str]) -> None:
         runs = [Run(folder, which=options.checkpoint, report=say("embedding")) for folder in options.runs]
         say_notes(note for run in runs for note in run.notes)
         explorer = build_explorer(runs, examples=options.examples, seed=options.seed, say=say)
-        page, small = explorer.write(options.out)
+        page, left_out = explorer.write(options.out)
         if options.table:
             write_table(explorer, options.table)
     total = len(runs[0].data)
     shown = f"{len(explorer.rows)} of {total}" if len(explorer.rows) < total else f"all {total}"
     size = page.stat().st_size
     print(f"{page} ({size / 1e6:.1f} MB) shows {shown} examples")
-    if small:
-        print(f"{small} of them have a small picture only: --out {page.stem} writes a folder, with all pictures large")
+    if left_out:
+        print(f"{left_out}: --out {page.stem} writes a folder, which has them all")
     if size > MUCH:
-        print("That is much for one file: --examples N shows fewer")
+        print(f"That is much for one file: --out {page.stem} writes a folder of smaller files, --examples N shows fewer")
     if options.table:
         print(f"{options.table} holds the data behind it")
     if options.open and not webbrowser.open(page.resolve().as_uri()):

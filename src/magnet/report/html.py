@@ -9,7 +9,7 @@ nothing else. They read the data with ``JSON.parse(document.getElementById("data
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,17 @@ from typing import Any
 from magnet.files import writing
 
 
-def page(package: str, title: str, data: Mapping[str, Any], *, beside: bool = False) -> str:
-    """The text of a self-contained page.
+def page(
+    package: str, title: str, data: Mapping[str, Any], *, beside: bool = False, scripts: Sequence[str] = ()
+) -> str:
+    """The text of a self-contained page, or of one with pictures and scripts beside it.
 
     Args:
         package: the dotted name of the package.
         title: of the window, untrusted text.
         data: what JSON can hold, finite numbers only; its strings are untrusted text.
-        beside: whether the page may show pictures that lie in its own folder.
+        beside: whether the page may read pictures and scripts that lie in its own folder.
+        scripts: addresses of such scripts, to be run first.
     """
     assets = sorted((files(package) / "assets").iterdir(), key=lambda file: (file.name == "main.js", file.name))
 
@@ -33,8 +36,11 @@ def page(package: str, title: str, data: Mapping[str, Any], *, beside: bool = Fa
 
     own = "(() => {\n'use strict';\n" + "\n".join(text(".js")) + "\n})();"
     # The browser itself makes sure that the page asks nothing of the network.
-    pictures = "data: 'self' file:" if beside else "data:"
-    policy = f"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src {pictures}"
+    own_folder = " 'self' file:" if beside else ""
+    policy = (
+        f"default-src 'none'; script-src 'unsafe-inline'{own_folder}; style-src 'unsafe-inline'; "
+        f"img-src data:{own_folder}"
+    )
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -45,6 +51,7 @@ def page(package: str, title: str, data: Mapping[str, Any], *, beside: bool = Fa
             "</head>\n<body>",
             *text("body.html"),
             f'<script type="application/json" id="data">{embedded_json(data)}</script>',
+            *(f'<script src="{html.escape(address)}"></script>' for address in scripts),
             f"<script>{_closed(own)}</script>",
             "</body>\n</html>\n",
         ]

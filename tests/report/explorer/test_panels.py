@@ -13,7 +13,6 @@ from sklearn.datasets import load_wine
 from magnet.report.html import page as page_of
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
-from report.conftest import written
 from report.explorer.test_browser import CENTRE, EXAMPLE
 
 
@@ -230,23 +229,6 @@ def test_a_photo_is_seen_under_the_mouse_in_the_panel_and_large_with_the_way_to_
     assert page.js("return document.querySelector('#viewer canvas').clientWidth") > 400
     address = page.js("return decodeURIComponent(document.querySelector('#viewer .original').href)")
     assert address == f"file://{photos.parent / 'photos' / name}"
-
-
-def test_a_folder_has_a_large_picture_of_every_example_beside_its_page(photos, tmp_path, browser):
-    from report.browser import DESKTOP, Page, look_like
-
-    file = written(tmp_path / "folder", photos)
-    assert file == tmp_path / "folder" / "index.html"
-    assert {path.name for path in (tmp_path / "folder" / "pictures").iterdir()} == {"small-0.webp", "large-0.webp"}
-    look_like(browser, DESKTOP, "light")
-    browser.get_log("browser")
-    page = Page(browser, file)
-    page.js("magnet.select({kind: 'example', id: 11, run: 0})")
-    page.until(
-        "magnet.data.pictures.large.loaded?.[0]?.complete && magnet.data.pictures.large.loaded[0].naturalWidth === 1280"
-    )
-    assert page.js("return magnet.data.pictures.large.ids.length") == 12
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
 def test_small_photos_are_shown_under_the_mouse_and_close_up(fashion_page, open_page):

@@ -12,7 +12,7 @@ from magnet import __version__
 from magnet.errors import UserError
 from magnet.report.explorer.examples import Contrast, Predictions, choose, contrast, predict
 from magnet.report.explorer.looks import looks
-from magnet.report.explorer.page_data import describe_data, describe_run, find_originals
+from magnet.report.explorer.page_data import describe_data, describe_run, encode_text, find_originals, put_beside
 from magnet.report.explorer.snapshots import Moment, evaluated_moment, kept_moments, lay_out_moments
 from magnet.report.html import page, write_whole
 from magnet.report.layout import Positions, place_between
@@ -48,7 +48,7 @@ class Written(NamedTuple):
     """A page that was written."""
 
     page: Path
-    small: int  # examples with a small picture only: for large ones of all there was no room
+    left_out: str  # in words, what one file had no room for; nothing where all is there
 
 
 @dataclass(frozen=True)
@@ -61,27 +61,38 @@ class Explorer:
     say: Say
 
     def write(self, out: Path) -> Written:
-        """Write the page: one file that ends in .html, or a folder with pictures beside its ``index.html``.
+        """Write the page: one file that ends in .html, or a folder with pictures and data beside its ``index.html``.
 
-        In a folder every example has a large picture; in one file as many as fit (`looks.LARGE_BYTES`).
-
-        Returns:
-            The page, and how many examples have a small picture only.
+        In a folder every example has a large picture or all its features (up to `looks.FEATURE_BYTES`); in one file,
+        as many have as fit (`looks.LARGE_BYTES`, `looks.FEATURES`).
         """
         file = out if out.suffix.lower() in PAGES else out / "index.html"
 
-        def keep(name: str, picture: bytes) -> str:
-            write_whole(out / "pictures" / name, picture)
-            return f"pictures/{name}"
+        def keep(name: str, content: bytes) -> str:
+            write_whole(out / name, content)
+            return name
 
         beside, data = file is not out, self.seen[0].run.data
         first = looked_at_most(self.seen, len(self.rows))
         pictures = looks(data, self.rows, first, self.say("drawing pictures"), keep if beside else None)
         everything = {**self.data, "pictures": pictures, "originals": find_originals(data, file)}
         names = ", ".join(seen.run.config.method for seen in self.seen)
-        write_whole(file, page("magnet.report.explorer", f"{data.name} ({names})", everything, beside=beside))
-        large = None if beside else pictures.get("large")
-        return Written(file, len(self.rows) - len(large["sheets"]) if large else 0)
+        scripts: list[str] = []
+        if beside:
+            everything, scripts = put_beside({**everything, "names": encode_text(everything["names"])}, keep)
+        title = f"{data.name} ({names})"
+        write_whole(file, page("magnet.report.explorer", title, everything, beside=beside, scripts=scripts))
+        return Written(file, "" if beside else left_out(pictures, len(self.rows)))
+
+
+def left_out(pictures: dict[str, Any], count: int) -> str:
+    """What of the looks of ``count`` examples one file had no room for, in words."""
+    large = pictures.get("large")
+    if large and len(large["sheets"]) < count:
+        return f"{count - len(large['sheets'])} of them have a small picture only"
+    if pictures["kind"] == "features" and len(pictures["columns"]) < pictures["width"]:
+        return f"{len(pictures['columns'])} of {pictures['width']} features are on the page"
+    return ""
 
 
 def build_explorer(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -> Explorer:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from magnet.data import Dataset
-from magnet.report.explorer.page_data import encode
+from magnet.report.explorer.page_data import Keep, encode
 from magnet.report.pictures import data_uri, photographs, square_side, squares, webp
 
 SIDE = 48  # of a small picture, for the map
@@ -14,9 +14,9 @@ COLUMNS = 32  # of small pictures on a sheet
 LARGE = 160  # side of a picture that a label can be told from
 LARGE_COLUMNS = 8  # of large pictures on a sheet, where every example has one
 LARGE_BYTES = 9_000_000  # of large pictures inside a page; as text they take a third more
-FEATURES = 32  # of a vector that are shown at most; each takes 40 kB of a page with 10,000 examples
+FEATURES = 32  # of a vector that a page of one file shows; each takes 53 kB of a page with 10,000 examples
+FEATURE_BYTES = 100_000_000  # of the features of all examples that lie beside a page, where these are more
 Report = Callable[[int, int], None]
-Keep = Callable[[str, bytes], str]  # puts a file where the page finds it, and gives its address
 
 
 def looks(
@@ -29,14 +29,15 @@ def looks(
         rows: ids into the data.
         first: places in ``rows``, those that are looked at most first: they get a large picture while there is room.
         report: told how many pictures are made, of how many.
-        keep: puts pictures beside the page; then every example has a large one. None: they are inside the page.
+        keep: puts files beside the page; then every example has a large picture, or all its features. None: all is
+            inside the page.
     """
     if data.kind == "images":
         return _photographs(data, rows, first, report, keep)
     side = square_side(data)
     if side:
         return {"kind": "squares", "side": side, "pixels": encode(squares(data, rows), "u1")}
-    return _features(data, rows)
+    return _features(data, rows, FEATURES if keep is None else max(FEATURES, FEATURE_BYTES // (4 * len(rows))))
 
 
 def _photographs(
@@ -47,7 +48,7 @@ def _photographs(
     place = keep or (lambda name, picture: data_uri(picture))
     sheets = []
     for number, (sheet, done) in enumerate(_sheets(photographs(data, rows, side), len(rows), side, COLUMNS)):
-        sheets.append(place(f"small-{number}.webp", webp(sheet)))
+        sheets.append(place(f"pictures/small-{number}.webp", webp(sheet)))
         report(done, len(rows))
     found = {"kind": "images", "side": side, "columns": COLUMNS, "sheets": sheets, "large": None}
     if stored > side:
@@ -62,7 +63,7 @@ def _large(
     if keep:
         pictures = photographs(data, rows, side)
         sheets = [
-            keep(f"large-{number}.webp", webp(sheet))
+            keep(f"pictures/large-{number}.webp", webp(sheet))
             for number, (sheet, _) in enumerate(_sheets(pictures, len(rows), side, LARGE_COLUMNS))
         ]
         return {"side": side, "columns": LARGE_COLUMNS, "ids": encode(np.arange(len(rows)), "i4"), "sheets": sheets}
@@ -90,9 +91,9 @@ def _sheets(pictures: Iterator[np.ndarray], count: int, side: int, columns: int)
         yield grid.reshape(high * side, columns * side, 3), start + some
 
 
-def _features(data: Dataset, rows: np.ndarray) -> dict[str, Any]:
+def _features(data: Dataset, rows: np.ndarray, most: int) -> dict[str, Any]:
     width = data.shape[0]
-    columns = np.linspace(0, width - 1, min(width, FEATURES)).round().astype(int)
+    columns = np.linspace(0, width - 1, min(width, most)).round().astype(int)
     values = data.batch(rows).numpy()[:, columns]
     return {
         "kind": "features",
@@ -102,4 +103,5 @@ def _features(data: Dataset, rows: np.ndarray) -> dict[str, Any]:
         "values": encode(values, "f4"),
         "low": encode(values.min(axis=0), "f4"),  # each feature has a range of its own
         "high": encode(values.max(axis=0), "f4"),
+        "spread": encode(values.std(axis=0, dtype=np.float64), "f4"),
     }

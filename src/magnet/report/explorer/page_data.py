@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -25,8 +26,11 @@ NEIGHBOURS, BEST = 12, 5  # of each example; classes whose probability is told
 MANY = 50_000  # examples from which on half as many are told
 IMPOSTORS = 5
 CLIMB = 3  # folders up at most from a page to data that lies beside it
+SHORT = 60_000  # characters: an array that takes fewer stays inside a page that has files beside it
+PART = 16_000_000  # characters of one file beside a page; a multiple of 4, so that each file can be decoded by itself
 ARRAYS = {"u1": "Uint8Array", "u2": "Uint16Array", "i4": "Int32Array", "f4": "Float32Array"}
 Encoded = dict[str, str]
+Keep = Callable[[str, bytes], str]  # puts a file where the page finds it, and gives its address
 
 
 def describe_data(data: Dataset, rows: np.ndarray) -> dict[str, Any]:
@@ -168,6 +172,42 @@ def encode(array: np.ndarray, kind: str) -> Encoded:
     """Any array, flattened, as one of the kinds in ARRAYS."""
     data = np.ascontiguousarray(array).astype(f"<{kind}").tobytes()
     return {"type": ARRAYS[kind], "base64": base64.b64encode(data).decode("ascii")}
+
+
+def encode_text(texts: list[str]) -> Encoded:
+    """Texts, so that they can lie beside the page."""
+    return {"type": "Text", "base64": base64.b64encode(json.dumps(texts).encode("ascii")).decode("ascii")}
+
+
+def put_beside(value: Any, keep: Keep) -> tuple[Any, list[str]]:
+    """Move large arrays out of the data of a page, into scripts that the page runs first.
+
+    A browser that opens a file may run scripts beside it, but not read other files. Each script holds one array, or a
+    part of one, under a name made from its content: with a script of another page the arrays are missing, not wrong.
+
+    Returns:
+        The data with names of parts in place of the arrays, and the addresses of the scripts.
+    """
+    addresses: list[str] = []
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, list):
+            return [moved(inner) for inner in value] if value and isinstance(value[0], dict) else value
+        if not isinstance(value, dict):
+            return value
+        if "base64" not in value:
+            return {key: moved(inner) for key, inner in value.items()}
+        text, parts = value["base64"], []
+        if len(text) < SHORT:
+            return value
+        for start in range(0, len(text), PART):
+            part = text[start : start + PART]
+            parts.append(hashlib.sha256(part.encode("ascii")).hexdigest()[:16])
+            script = f'(globalThis.magnetParts ??= {{}})["{parts[-1]}"] = "{part}";\n'
+            addresses.append(keep(f"data/{len(addresses)}.js", script.encode("ascii")))
+        return {"type": value["type"], "parts": parts}
+
+    return moved(value), addresses
 
 
 def encode_ids(array: np.ndarray, count: int) -> Encoded:

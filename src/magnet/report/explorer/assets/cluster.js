@@ -6,12 +6,12 @@ function clusterPanel(data, { moment, cluster }) {
   const facts = clusterFacts(data, moment, cluster);
   return [
     el("h2", {}, dot(classColours(data, state.theme)[label]),
-      el("span", { class: "name", textContent: modeName(data, moment, cluster) })),
+      el("span", { class: "name", text: modeName(data, moment, cluster) })),
     el("p", { class: "soft", textContent: `cluster ${cluster} of ${run.name}, as it was at ${stepText(run, moment)}` }),
     el("div", { class: "facts" },
       fact(whole(moment.centres.sizes[cluster]), "training examples"), fact(sigma(facts.spread), "spread"),
       fact(lossText(facts.loss), "mean loss"), fact(percent(facts.wrong), "wrong")),
-    ...featuresApart(data, moment, cluster),
+    ...featuresApart(data, ...sidesOf(data, moment, cluster)),
     el("h3", { textContent: "Exemplars, nearest to the centre first" }),
     exemplars(data, moment, cluster, 28),
     el("h3", { textContent: "Nearest impostor clusters" }),
@@ -35,8 +35,8 @@ function impostors(data, moment, cluster) {
   const classes = classColours(data, state.theme);
   const near = Array.from({ length: perCentre }, (_, i) => cluster * perCentre + i).filter((at) => ids[at] !== NONE);
   return near.map((at) => el("button", { class: "item", ...choosing({ kind: "cluster", moment, cluster: ids[at] }) },
-  el("div", {}, dot(classes[moment.centres.labels[ids[at]]]),
-    el("span", { class: "name", textContent: modeName(data, moment, ids[at]) }),
+  dot(classes[moment.centres.labels[ids[at]]]),
+  el("div", {}, el("div", { class: "name", text: modeName(data, moment, ids[at]) }),
     el("div", { class: "soft small", textContent: sigma(distances[at]) })),
-  el("span", { class: "grid" }, moment.members[ids[at]].slice(0, 3).map((id) => look(data, id, 44)))));
+  el("span", { class: "grid" }, moment.members[ids[at]].slice(0, data.pictures.kind === "features" ? 2 : 3).map((id) => look(data, id, 44)))));
 }

@@ -7,7 +7,7 @@ const RIGHT = { light: "#8fb8d8", dark: "#3d6688" };
 function colourings(data) {
   const ways = [
     ["class", "class"], ["cluster", "cluster"], ["loss", "loss"], ["prediction", "prediction"],
-    ["correct", "correctness"], ["split", "split"],
+    ["correct", "errors"], ["split", "split"],
   ];
   return ways.concat(data.attributes.map((attribute, i) => [`attribute ${i}`, attribute.name]));
 }

@@ -2,10 +2,11 @@
 
 function comparePanel(data) {
   const { ids, part, pairs, right } = compared(data);
+  const lists = pairs.flatMap(([a, b]) => [[a, b], [b, a]].flatMap(([one, other]) =>
+    onlyRight(data, ids, one, other, right[one.number], right[other.number])));
   return [
     ...differences(data, ids, part, pairs, right),
-    ...pairs.flatMap(([a, b]) => [[a, b], [b, a]].flatMap(([one, other]) =>
-      onlyRight(data, ids, one, other, right[one.number], right[other.number]))),
+    ...(lists.length ? lists : [el("p", { class: "soft", textContent: "No example is right in one run and wrong in another." })]),
   ];
 }
 
@@ -55,9 +56,9 @@ function onlyRight(data, ids, one, other, rightOne, rightOther) {
     el("h3", { class: "name", textContent: `Right in ${one.name}, wrong in ${other.name}` }),
     ...found.slice(0, 8).map((id) => el("button", { class: "item differing", ...choosing({ kind: "example", id, run: other.number }) },
     el("span", { class: "thumb" }, look(data, id, 52)),
-    el("div", {}, el("div", { class: "name" }, el("b", { textContent: data.classes[data.labels[id]] }), ` taken for `,
-      el("b", { class: "bad", textContent: data.classes[predictionOf(other.end, id)] })),
-    el("div", { class: "soft small name", textContent: data.names[id] })))),
+    el("div", {}, el("div", { class: "name" }, el("b", { text: data.classes[data.labels[id]] }), ` taken for `,
+      el("b", { class: "bad", text: data.classes[predictionOf(other.end, id)] })),
+    el("div", { class: "soft small name", text: data.titles[id] })))),
     found.length > 8 ? el("p", { class: "soft small", textContent: `and ${whole(found.length - 8)} more: choose the number above.` }) : null,
   ];
 }

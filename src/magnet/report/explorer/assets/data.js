@@ -6,13 +6,29 @@ const NONE = -1;
 function unpack(value) {
   if (Array.isArray(value)) return typeof value[0] === "object" ? value.map(unpack) : value;
   if (value === null || typeof value !== "object") return value;
-  if ("base64" in value && "type" in value) {
-    const text = atob(value.base64);
-    const bytes = new Uint8Array(text.length);
-    for (let i = 0; i < text.length; i += 1) bytes[i] = text.charCodeAt(i);
-    return new globalThis[value.type](bytes.buffer);
-  }
+  if ("type" in value && ("base64" in value || "parts" in value)) return unpackArray(value);
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, unpack(inner)]));
+}
+
+// An array in the page, or in parts beside it, which scripts have put into `magnetParts`.
+function unpackArray({ type, base64, parts }) {
+  const texts = (parts?.map(takePart) ?? [base64]).map(atob);
+  if (type === "Text") return JSON.parse(texts.join(""));
+  const bytes = new Uint8Array(texts.reduce((sum, text) => sum + text.length, 0));
+  let at = 0;
+  for (const text of texts) for (let i = 0; i < text.length; i += 1, at += 1) bytes[at] = text.charCodeAt(i);
+  return new globalThis[type](bytes.buffer);
+}
+
+function takePart(name) {
+  const part = globalThis.magnetParts?.[name];
+  if (part === undefined) {
+    document.body.replaceChildren(el("p", { class: "missing", textContent:
+      "The data of this page is not beside it: the page and the folder “data” belong together. Copy all of the folder, or make the page again with magnet explore." }));
+    throw new Error("a part of the data is missing");
+  }
+  delete globalThis.magnetParts[name];
+  return part;
 }
 
 function bit(bytes, i) {
@@ -22,6 +38,7 @@ function bit(bytes, i) {
 function readData() {
   const data = unpack(JSON.parse(byId("data").textContent));
   data.count = data.names.length;
+  data.titles = data.kind === "vectors" ? data.names.map((name) => (/^\d+$/.test(name) ? `row ${name}` : name)) : data.names;
   data.byClass = data.classes.map(() => []);
   data.labels.forEach((label, id) => data.byClass[label].push(id));
   data.runs.forEach((run, number) => {

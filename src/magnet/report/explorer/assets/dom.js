@@ -4,6 +4,7 @@ function el(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
   for (const [key, value] of Object.entries(properties)) {
     if (key === "class") node.className = value;
+    else if (key === "text") node.append(...breakable(value));
     else if (key === "style") Object.assign(node.style, value);
     else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else if (key.startsWith("aria-") || key === "role") node.setAttribute(key, value);
@@ -11,6 +12,11 @@ function el(tag, properties = {}, ...children) {
   }
   node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return node;
+}
+
+// A name that is rather broken at its separators than anywhere.
+function breakable(name) {
+  return name.split(/(?<=[_/\\])|(?=\.\w+$)/).flatMap((part, i) => (i ? [el("wbr"), part] : [part]));
 }
 
 const byId = (id) => document.getElementById(id);

@@ -9,11 +9,11 @@ function examplePanel(data, { id, run: number = 0 }) {
       el("button", { type: "button", class: "thumb", id: "enlarge", "aria-label": "Show it large", onclick: () => openViewer(data, id) }, look(data, id, data.pictures.kind === "features" ? 84 : 160)),
       el("div", {},
         el("h2", {}, dot(classColours(data, state.theme)[label]), el("button", {
-          class: "link name", type: "button", textContent: data.classes[label],
+          class: "link name", type: "button", text: data.classes[label],
           onclick: () => select({ kind: "class", label }, "Modes"),
         })),
         takenFor(data, moment, id),
-        el("div", { class: "soft name small", textContent: data.names[id] }),
+        el("div", { class: "soft name small", text: data.titles[id] }),
         el("div", { class: "soft small", textContent: `${PARTS[active.split[id]]} part` }))),
     markTools(data, id, data.classes[otherClass(data, active, id)]),
     momentNote(active, moment),
@@ -33,7 +33,7 @@ function takenFor(data, moment, id) {
   const share = percent(moment.best.probabilities[at * moment.best.count] / 65535);
   const name = data.classes[moment.prediction[at]];
   return isWrong(data, moment, id)
-    ? el("p", { class: "bad name", textContent: `labelled ${data.classes[data.labels[id]]}, taken for ${name} (${share})` })
+    ? el("p", { class: "bad name", text: `labelled ${data.classes[data.labels[id]]}, taken for ${name} (${share})` })
     : el("p", { class: "good", textContent: `recognised (${share})` });
 }
 
@@ -64,9 +64,9 @@ function sides(data, run, id) {
   if (!isWrong(data, run.end, id) && lossOf(run.end, id) < DOUBT) return null;
   const { beside, ofOwn, ofOther, other } = run.contrast;
   const side = (label, ids) => el("div", {},
-    el("p", { class: "name title" }, dot(classColours(data, state.theme)[label]), `Most like it in ${data.classes[label]}`),
+    el("p", { class: "name title" }, dot(classColours(data, state.theme)[label]), el("span", { text: `Most like it in ${data.classes[label]}` })),
     el("div", { class: "grid" }, Array.from(ids.subarray(at * beside, (at + 1) * beside)).filter((one) => one !== NONE)
-      .map((one) => thumb(data, one, data.pictures.kind === "features" ? 46 : narrow() ? 76 : 88, { run: run.number }))));
+      .map((one) => thumb(data, one, data.pictures.kind === "features" ? 46 : narrow() ? 82 : 88, { run: run.number }))));
   return el("div", { class: "sides", id: "sides" }, side(data.labels[id], ofOwn), side(other[at], ofOther));
 }
 
@@ -78,8 +78,9 @@ function verdict(data, run, id) {
     .filter(([, p], i) => i === 0 || p >= 0.0005)
     .map(([label, p]) => el("div", { class: "bar" },
       el("i", { style: { width: `${100 * p}%` } }),
-      el("span", { class: "name", textContent: data.classes[label] }), el("span", { textContent: percent(p) })));
-  const rule = `${moment.evaluated ? run.rule : "kNC"}, loss ${lossText(lossOf(moment, id))}`;
+      el("span", { class: "name", text: data.classes[label] }), el("span", { textContent: percent(p) })));
+  const leftOut = moment.evaluated && PARTS[run.split[id]] === "train" ? " by votes that it had no part in" : "";
+  const rule = `${moment.evaluated ? run.rule : "kNC"}, loss ${lossText(lossOf(moment, id))}${leftOut}`;
   return [
     el("h3", {}, `${data.runs.length > 1 ? run.name : "Probabilities"} `,
       el("span", { class: "soft", textContent: rule }),
@@ -98,7 +99,7 @@ function clusterLinks(data, moment, id) {
 }
 
 function clusterLink(data, moment, cluster, text = modeName(data, moment, cluster)) {
-  return el("button", { class: "link name", textContent: text, ...choosing({ kind: "cluster", moment, cluster }) });
+  return el("button", { class: "link name", text, ...choosing({ kind: "cluster", moment, cluster }) });
 }
 
 function neighbours(data, run, id) {

@@ -1,6 +1,7 @@
 // Tables: features by name with their true values, and how far an example or a cluster is from its company.
 
 const MOST_APART = 6; // features that set a cluster apart
+const MOST_FEATURES = 32; // of an example at once; the rest are a click away
 
 // [name, value] of the features of an example, as numbers for people; nothing for pictures.
 function features({ pictures }, id) {
@@ -14,23 +15,12 @@ function featuresText(data, id) {
   return all.slice(0, 4).map(([name, value]) => `${name} ${value}`).join(", ") + (all.length > 4 ? ", …" : "");
 }
 
-// Mean and standard deviation of each feature over some examples.
-function featureMoments({ pictures: { values, columns } }, ids) {
+// The mean of each feature over some examples.
+function featureMeans({ pictures: { values, columns } }, ids) {
   const count = columns.length;
-  const [mean, spread] = [new Float64Array(count), new Float64Array(count)];
-  for (const id of ids) for (let i = 0; i < count; i += 1) mean[i] += values[id * count + i] / ids.length;
-  for (const id of ids) for (let i = 0; i < count; i += 1) spread[i] += (values[id * count + i] - mean[i]) ** 2 / ids.length;
-  return { mean, spread: spread.map(Math.sqrt) };
-}
-
-function overallSpread(data) {
-  data.spread ??= featureMoments(data, Array.from({ length: data.count }, (_, id) => id)).spread;
-  return data.spread;
-}
-
-// A name that is rather broken after an underscore than anywhere.
-function breakable(name) {
-  return el("span", { class: "name" }, name.split(/(?<=_)/).flatMap((part, i) => (i ? [el("wbr"), part] : [part])));
+  const mean = new Float64Array(count);
+  for (const id of ids) for (let i = 0; i < count; i += 1) mean[i] += values[id * count + i];
+  return mean.map((sum) => sum / ids.length);
 }
 
 // A bar from the middle, three standard deviations to either side.
@@ -44,42 +34,67 @@ function deviation(t, kind, title) {
 function featuresTable(data, run, id) {
   const all = features(data, id);
   if (!all.length) return [];
-  const { width, values, columns } = data.pictures;
+  const { width, values, columns, spread } = data.pictures;
   const moment = momentFor(run, id);
   const cluster = moment.clusters[moment.place[id]];
-  const spread = overallSpread(data);
-  const ofClass = featureMoments(data, data.byClass[data.labels[id]]).mean;
-  const ofCluster = cluster === NONE ? null : featureMoments(data, moment.members[cluster]).mean;
+  const ofClass = featureMeans(data, data.byClass[data.labels[id]]);
+  const ofCluster = cluster === NONE ? null : featureMeans(data, moment.members[cluster]);
   const from = (mean, i) => (spread[i] > 0 ? (values[id * columns.length + i] - mean[i]) / spread[i] : 0);
-  const note = all.length < width ? ` ${all.length} of ${whole(width)}` : "";
+  const row = (i) => el("tr", {},
+    el("td", { class: "name", text: all[i][0] }), el("td", { class: "number", textContent: all[i][1] }),
+    el("td", {}, ofCluster ? deviation(from(ofCluster, i), "", `${signed(from(ofCluster, i))} from its cluster`) : "",
+      deviation(from(ofClass, i), "class", `${signed(from(ofClass, i))} from its class`)));
+  const order = [...all.keys()]; // of many, what is unusual first
+  if (order.length > MOST_FEATURES) order.sort((a, b) => Math.abs(from(ofClass, b)) - Math.abs(from(ofClass, a)));
+  const table = el("table", { id: "features", class: "features" }, order.slice(0, MOST_FEATURES).map(row));
+  const note = [all.length < width ? ` ${whole(all.length)} of ${whole(width)}` : "", order.length > MOST_FEATURES ? ", the furthest from its class first" : ""].join("");
   return [
     el("h3", {}, "Values", el("span", { class: "soft", textContent: note })),
     el("p", { class: "soft small" }, ofCluster ? el("i", { class: "swatch" }) : "", ofCluster ? " from the mean of its cluster, " : "",
       el("i", { class: "swatch class" }), " from the mean of its class; up to 3 standard deviations of the feature."),
-    el("table", { id: "features", class: "features" }, all.map(([name, value], i) => el("tr", {},
-      el("td", {}, breakable(name)), el("td", { class: "number", textContent: value }),
-      el("td", {}, ofCluster ? deviation(from(ofCluster, i), "", `${signed(from(ofCluster, i))} from its cluster`) : "",
-        deviation(from(ofClass, i), "class", `${signed(from(ofClass, i))} from its class`))))),
+    table,
+    order.length > MOST_FEATURES ? el("button", {
+      class: "plain", type: "button", id: "more-features", textContent: `Show ${whole(order.length - MOST_FEATURES)} more`,
+      onclick: (event) => { table.append(...order.slice(MOST_FEATURES).map(row)); event.currentTarget.remove(); },
+    }) : null,
   ];
 }
 
-// What sets a cluster apart: the features whose mean is furthest from that of the rest of the class, or of all others.
-function featuresApart(data, moment, cluster) {
-  if (data.pictures.kind !== "features" || !moment.members[cluster].length) return [];
+// [deviations, name, mean here, mean there] of the features whose means over two groups differ most.
+function apart(data, ids, others) {
+  const [here, there] = [featureMeans(data, ids), featureMeans(data, others)];
+  const { columns, names, spread } = data.pictures;
+  return columns.map((column, i) => [spread[i] > 0 ? (here[i] - there[i]) / spread[i] : 0, names ? names[i] : `column ${column}`, here[i], there[i]])
+    .sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]));
+}
+
+// The members of a cluster, the rest of its class or, of the only cluster of a class, all others, and a name for these.
+function sidesOf(data, moment, cluster) {
   const label = moment.centres.labels[cluster];
   const mine = new Set(moment.members[cluster]);
   const kin = data.byClass[label].filter((id) => !mine.has(id));
-  const others = kin.length ? kin : Array.from({ length: data.count }, (_, id) => id).filter((id) => !mine.has(id));
-  const [here, there] = [featureMoments(data, [...mine]).mean, featureMoments(data, others).mean];
-  const spread = overallSpread(data);
-  const { columns, names } = data.pictures;
-  const apart = columns.map((column, i) => [i, spread[i] > 0 ? (here[i] - there[i]) / spread[i] : 0, names ? names[i] : `column ${column}`])
-    .sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, MOST_APART);
+  return kin.length ? [[...mine], kin, `other ${data.classes[label]}`] : [[...mine], ...everyOther(data, mine)];
+}
+
+function everyOther(data, mine) {
+  return [Array.from({ length: data.count }, (_, id) => id).filter((id) => !mine.has(id)), "the other classes"];
+}
+
+// What sets a cluster or a class of a table apart.
+function featuresApart(data, ids, others, name) {
+  if (data.pictures.kind !== "features" || !ids.length || !others.length) return [];
   return [
-    el("h3", { textContent: `What sets it apart from ${kin.length ? `other ${data.classes[label]}` : "the other classes"}` }),
-    el("table", { id: "apart", class: "features" }, apart.map(([i, t, name]) => el("tr", {},
-      el("td", {}, breakable(name)),
-      el("td", { class: "number", textContent: `${rough(here[i])} against ${rough(there[i])}` }),
+    el("h3", { textContent: `What sets it apart from ${name}` }),
+    el("table", { id: "apart", class: "features" }, apart(data, ids, others).slice(0, MOST_APART).map(([t, feature, here, there]) => el("tr", {},
+      el("td", { class: "name", text: feature }),
+      el("td", { class: "number", textContent: rough(here, there).join(" against ") }),
       el("td", {}, deviation(t, "", `${signed(t)} standard deviations`))))),
   ];
+}
+
+// The same of a cluster, in a few words: "higher proline, lower hue".
+function apartWords(data, moment, cluster) {
+  if (data.pictures.kind !== "features" || !moment.members[cluster].length) return "";
+  const [ids, others] = sidesOf(data, moment, cluster);
+  return apart(data, ids, others).slice(0, 3).map(([t, feature]) => `${t < 0 ? "lower" : "higher"} ${feature}`).join(", ");
 }

@@ -2,7 +2,7 @@
 
 const NAME_FONT = "600 13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif";
 const NAME_HEIGHT = 18;
-const NAME_WIDTH = 170;
+const NAME_WIDTH = 210;
 const CLOSE_UP = 1500; // examples in view at which a class without a peak in view is named at its own examples
 // Where a name may stand: halves of its width and heights from its anchor, the best place first.
 const PLACES = [[0, 0], [0, -1], [0, 1], [-1, 0], [1, 0], [0, -2], [0, 2], [-1, -1], [1, -1], [-1, 1], [1, 1]];

@@ -69,21 +69,24 @@ function squareOf(pictures, id) {
   return pictures.squares.get(id);
 }
 
+const BARS = 32; // of many features, these spread over all
+
 // Every bar between the lowest and the highest value that its feature has on the page.
 function drawBars(context, { values, columns, low, high }, id, x, y, width, height) {
-  const count = columns.length;
+  const count = Math.min(columns.length, BARS);
   context.fillStyle = PAPER[state.theme];
   context.fillRect(x, y, width, height);
   context.fillStyle = FEW[state.theme][0];
-  for (let i = 0; i < count; i += 1) {
+  for (let bar = 0; bar < count; bar += 1) {
+    const i = Math.floor((bar * columns.length) / count);
     const range = high[i] - low[i];
-    const tall = range > 0 ? ((values[id * count + i] - low[i]) / range) * height : 0;
-    context.fillRect(x + (i * width) / count, y + height - tall, Math.max(width / count - 0.5, 0.5), tall);
+    const tall = range > 0 ? ((values[id * columns.length + i] - low[i]) / range) * height : 0;
+    context.fillRect(x + (bar * width) / count, y + height - tall, Math.max(width / count - 0.5, 0.5), tall);
   }
 }
 
 // The height at which examples stand in rows: photographs so large that a label can be told from them.
-const pictureSize = ({ pictures }) => (pictures.kind === "images" ? 88 : pictures.kind === "squares" ? 62 : 40);
+const pictureSize = ({ pictures }) => (pictures.kind === "images" ? (narrow() ? 114 : 88) : pictures.kind === "squares" ? 62 : 40);
 
 // A canvas with the look of an example, `size` pixels high.
 function look(data, id, size) {
@@ -91,7 +94,7 @@ function look(data, id, size) {
   const sharp = Math.max(devicePixelRatio || 1, photo ? 1 : 2);
   const width = Math.round(size * lookRatio(data.pictures));
   const canvas = el("canvas", {
-    width: width * sharp, height: size * sharp, role: "img", "aria-label": `${data.classes[data.labels[id]]}, ${data.names[id]}`,
+    width: width * sharp, height: size * sharp, role: "img", "aria-label": `${data.classes[data.labels[id]]}, ${data.titles[id]}`,
     class: photo ? "look photo" : "look", style: { width: `${width}px`, height: `${size}px` },
   });
   const draw = () => drawLook(canvas.getContext("2d"), data, id, 0, 0, canvas.width, canvas.height, draw);
@@ -102,7 +105,7 @@ function look(data, id, size) {
 // A look that can be clicked; `note` stands in its corner, `odd` marks an example of another class than its company.
 function thumb(data, id, size, { note = "", odd = false, run = 0, act = null } = {}) {
   return el("button", {
-    type: "button", class: odd ? "thumb odd" : "thumb", "aria-label": `${data.classes[data.labels[id]]}, ${data.names[id]}`,
+    type: "button", class: odd ? "thumb odd" : "thumb", "aria-label": `${data.classes[data.labels[id]]}, ${data.titles[id]}`,
     onclick: act ?? (() => select({ kind: "example", id, run })),
     onpointerenter: (event) => {
       if (event.pointerType !== "mouse") return;

@@ -37,9 +37,9 @@ function markTools(data, id, guess) {
   });
   const choice = mark?.verdict === "wrong" ? options(el("select", {
     "aria-label": "Corrected label", onchange: (event) => setMark(data, id, "wrong", event.target.value),
-  }), [["", "should be …"], ...data.classes.filter((name) => name !== own).map((name) => [name, name])], mark.label) : null;
+  }), [["", "not known"], ...data.classes.filter((name) => name !== own).map((name) => [name, name])], mark.label) : null;
   return el("div", { class: "marks", id: "marks" }, el("span", { class: "soft", textContent: "The label is" }),
-    button("right", "right"), button("wrong", "wrong"), choice);
+    button("right", "right"), button("wrong", "wrong"), choice && el("label", { class: "field" }, "should be ", choice));
 }
 
 const markText = (mark) => (mark.verdict === "right" ? "marked right" : `marked wrong${mark.label ? `, should be ${mark.label}` : ""}`);

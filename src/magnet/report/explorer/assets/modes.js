@@ -21,7 +21,8 @@ function modesPanel(data) {
       : "The class has no training examples, so it has no clusters." }),
     ...clusters.map((cluster, k) => el("div", { class: "mode" },
       el("div", {}, clusterLink(data, moment, cluster, `Mode ${k + 1}`), el("span", { class: "soft small", textContent:
-        ` ${plural(moment.centres.sizes[cluster], "example")}, spread ${sigma(clusterFacts(data, moment, cluster).spread)}` })),
+        ` ${plural(moment.centres.sizes[cluster], "example")}, spread ${sigma(clusterFacts(data, moment, cluster).spread)}` }),
+      el("div", { class: "soft small name", text: apartWords(data, moment, cluster) })),
       exemplars(data, moment, cluster, 6))),
   ];
 }

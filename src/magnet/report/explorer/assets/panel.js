@@ -49,7 +49,7 @@ function selectionText(data) {
   const chosen = state.selection;
   if (chosen?.kind === "example") {
     const moment = momentFor(data.runs[chosen.run ?? 0], chosen.id);
-    return `${data.classes[data.labels[chosen.id]]}, taken for ${data.classes[predictionOf(moment, chosen.id)]}, ${data.names[chosen.id]}`;
+    return `${data.classes[data.labels[chosen.id]]}, taken for ${data.classes[predictionOf(moment, chosen.id)]}, ${data.titles[chosen.id]}`;
   }
   if (chosen?.kind === "cluster") return modeName(data, chosen.moment, chosen.cluster);
   if (chosen?.kind === "class") return `class ${data.classes[chosen.label]}`;
@@ -72,7 +72,7 @@ function selectionPanel(data) {
 
 function classPanel(data, label) {
   return [
-    el("h2", {}, dot(classColours(data, state.theme)[label]), el("span", { class: "name", textContent: data.classes[label] })),
+    el("h2", {}, dot(classColours(data, state.theme)[label]), el("span", { class: "name", text: data.classes[label] })),
     el("p", { class: "soft", textContent: `${plural(data.byClass[label].length, "example")} shown` }),
     el("table", {}, el("tr", {}, ["run", "mean loss", "wrong"].map((name, i) => el("th", { class: i ? "number" : "", textContent: name }))),
       data.runs.map((run) => classRow(data, momentOf(run), data.byClass[label]))),
@@ -80,6 +80,7 @@ function classPanel(data, label) {
       class: "link", type: "button", textContent: `See its ${plural(momentOf(data.runs[0]).ofClass[label].length, "mode")}`,
       onclick: () => select({ kind: "class", label }, "Modes"),
     })),
+    ...featuresApart(data, data.byClass[label], ...everyOther(data, new Set(data.byClass[label]))),
     el("h3", { textContent: "Examples" }),
     el("div", { class: "grid" }, data.byClass[label].slice(0, 42).map((id) => thumb(data, id, pictureSize(data)))),
   ];
@@ -93,11 +94,24 @@ function classRow(data, moment, ids) {
     el("td", { class: "number", textContent: percent(mean((id) => Number(isWrong(data, moment, id)))) }));
 }
 
-function foundPanel(data, { ids, text, run = 0 }) {
+// Examples that have something in common; of a confusion, what both classes look like as well.
+function foundPanel(data, { ids, text, run = 0, classes = [] }) {
   const shown = ids.slice(0, 60);
   return [
-    el("h2", { class: "name", textContent: text }),
+    el("h2", { class: "name", text }),
     el("p", { class: "soft", textContent: plural(ids.length, "example") + (ids.length > shown.length ? `, the first ${shown.length}:` : "") }),
     el("div", { class: "grid" }, shown.map((id) => thumb(data, id, pictureSize(data), { run }))),
+    ...classes.flatMap((label) => [
+      el("h3", { class: "name" }, dot(classColours(data, state.theme)[label]), el("span", { text: `What ${data.classes[label]} looks like` })),
+      el("div", { class: "grid" }, typical(data, momentOf(data.runs[run]), label).map((id) => thumb(data, id, pictureSize(data), { run }))),
+    ]),
   ];
+}
+
+const TYPICAL = 8; // examples of a class
+
+// Those nearest to the centres of a class, the nearest of each of its clusters first.
+function typical(data, moment, label) {
+  const members = moment.ofClass[label].map((cluster) => moment.members[cluster]);
+  return Array.from({ length: TYPICAL }, (_, rank) => members.map((ids) => ids[rank])).flat().filter((id) => id !== undefined).slice(0, TYPICAL);
 }

@@ -20,7 +20,7 @@ function startSearch(data) {
     chosen = 0;
     list.replaceChildren(...found.map((row, at) => el("li", {
       role: "option", id: `found-${at}`, onmousedown: (event) => { event.preventDefault(); pick(at); },
-    }, row.icon, el("span", { class: "name", textContent: row.text }), el("small", { textContent: row.note }))));
+    }, row.icon, el("span", { class: "name", text: row.text }), el("small", { textContent: row.note }))));
     if (!found.length) list.append(el("li", { class: "empty", textContent: "No class or file has this in its name." }));
     list.hidden = !box.value.trim();
     box.setAttribute("aria-expanded", String(!list.hidden));
@@ -49,7 +49,7 @@ function startSearch(data) {
 function findNames(data, typed) {
   const text = typed.trim().toLowerCase();
   if (!text) return [];
-  data.lower ??= data.names.map((name) => name.toLowerCase());
+  data.lower ??= data.titles.map((name) => name.toLowerCase());
   const colours = classColours(data, state.theme);
   const classes = data.classes.map((name, label) => [name, label])
     .filter(([name]) => name.toLowerCase().includes(text))
@@ -59,7 +59,7 @@ function findNames(data, typed) {
     }));
   const ids = data.lower.flatMap((name, id) => (name.includes(text) ? [id] : []));
   const files = ids.slice(0, MOST_FOUND).map((id) => ({
-    icon: look(data, id, 28), text: data.names[id], note: data.classes[data.labels[id]],
+    icon: look(data, id, 28), text: data.titles[id], note: data.classes[data.labels[id]],
     act: () => select({ kind: "example", id }),
   }));
   const all = ids.length > 1 ? [{

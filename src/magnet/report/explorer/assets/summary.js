@@ -62,9 +62,9 @@ function confusions(data, run, moment) {
   if (!found.length) return [el("h3", { textContent: "Confusions" }), el("p", { class: "soft", textContent: `No ${part} example is taken for another class.` })];
   return [el("h3", { textContent: "Most confused" }), ...found.slice(0, PAIRS).map((pair) => {
     const text = `${data.classes[pair.label]} taken for ${data.classes[pair.taken]}`;
-    return el("button", { class: "item confusion", ...choosing({ kind: "found", ids: pair.ids, text, run: run.number }) },
+    return el("button", { class: "item confusion", ...choosing({ kind: "found", ids: pair.ids, text, run: run.number, classes: [pair.label, pair.taken] }) },
     el("span", { class: "grid" }, pair.ids.slice(0, 2).map((id) => el("span", { class: "thumb" }, look(data, id, 52)))),
-    el("div", {}, el("div", { class: "name" }, el("b", { textContent: data.classes[pair.label] }), " taken for ", el("b", { class: "bad", textContent: data.classes[pair.taken] })),
+    el("div", {}, el("div", { class: "name" }, el("b", { text: data.classes[pair.label] }), " taken for ", el("b", { class: "bad", text: data.classes[pair.taken] })),
       el("div", { class: "soft small", textContent: `${whole(pair.ids.length)} of ${plural(sizes.get(pair.label), `${part} example`)}` })));
   })];
 }
@@ -88,6 +88,7 @@ function unusualModes(data, run, moment) {
   return [el("h3", { textContent: "Modes most unlike the rest of their class" }), ...order.map((cluster) => el("button",
     { class: "item unusual", ...choosing({ kind: "cluster", moment, cluster }) },
   el("span", { class: "grid" }, moment.members[cluster].slice(0, data.pictures.kind === "features" ? 2 : 3).map((id) => el("span", { class: "thumb" }, look(data, id, 44)))),
-  el("div", {}, el("div", { class: "name" }, el("b", { textContent: modeName(data, moment, cluster) })),
-    el("div", { class: "soft small", textContent: `${sigma(kin[cluster])} from the nearest other mode, ${plural(sizes[cluster], "example")}` }))))];
+  el("div", {}, el("div", { class: "name" }, el("b", { text: modeName(data, moment, cluster) })),
+    el("div", { class: "soft small", textContent: `${sigma(kin[cluster])} from the nearest other mode, ${plural(sizes[cluster], "example")}` }),
+    el("div", { class: "soft small name", text: apartWords(data, moment, cluster) }))))];
 }

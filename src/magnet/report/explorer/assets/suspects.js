@@ -61,13 +61,12 @@ function suspect(data, run, id) {
   return el("button", { class: "item suspect", ...choosing({ kind: "example", id, run: run.number }) },
   el("span", { class: "thumb" }, look(data, id, 72)),
   el("div", {},
-    el("div", { class: "name" }, "labelled ", el("b", { textContent: data.classes[data.labels[id]] })),
+    el("div", { class: "name" }, "labelled ", el("b", { text: data.classes[data.labels[id]] })),
     isWrong(data, moment, id)
-      ? el("div", { class: "name" }, "taken for ", el("b", { class: "bad", textContent: data.classes[predictionOf(moment, id)] }))
+      ? el("div", { class: "name" }, "taken for ", el("b", { class: "bad", text: data.classes[predictionOf(moment, id)] }))
       : el("div", { class: "soft", textContent: "recognised, but with doubt" }),
-    el("div", { class: "soft small name", textContent: data.names[id] }),
-    mark && el("div", { class: `small name ${mark.verdict === "wrong" ? "bad" : "good"}`, textContent: markText(mark) })),
-  el("span", { class: "soft small", textContent: suspectsChoice.by === "loss" ? `loss ${lossText(lossOf(moment, id))}` : `${sigma(depth(moment, id))} in ${other}` }));
+    el("div", { class: "soft small name", text: `${suspectsChoice.by === "loss" ? `loss ${lossText(lossOf(moment, id))}` : `${sigma(depth(moment, id))} in ${other}`}, ${data.titles[id]}` }),
+    mark && el("div", { class: `small name ${mark.verdict === "wrong" ? "bad" : "good"}`, textContent: markText(mark) })));
 }
 
 // The list as it is shown, then whatever else is marked.

@@ -5,9 +5,9 @@ function showTooltip(data, id, event, run) {
   fillTooltip(event, el("div", { class: "row" },
     look(data, id, data.pictures.kind === "features" ? 60 : 128),
     el("div", {},
-      el("b", { class: "name", textContent: data.classes[data.labels[id]] }),
-      isWrong(data, moment, id) && el("div", { class: "bad name", textContent: `taken for ${data.classes[predictionOf(moment, id)]}` }),
-      el("div", { class: "soft name", textContent: data.names[id] }),
+      el("b", { class: "name", text: data.classes[data.labels[id]] }),
+      isWrong(data, moment, id) && el("div", { class: "bad name", text: `taken for ${data.classes[predictionOf(moment, id)]}` }),
+      el("div", { class: "soft name", text: data.titles[id] }),
       el("div", { class: "soft", textContent: `${PARTS[run.split[id]]}, loss ${lossText(lossOf(moment, id))}` }),
       el("div", { class: "soft name", textContent: featuresText(data, id) }))));
 }
@@ -15,7 +15,7 @@ function showTooltip(data, id, event, run) {
 function showClusterTooltip(data, moment, cluster, event) {
   const near = moment.members[cluster].slice(0, 4);
   fillTooltip(event,
-    el("b", { class: "name", textContent: modeName(data, moment, cluster) }),
+    el("b", { class: "name", text: modeName(data, moment, cluster) }),
     el("div", { class: "soft", textContent: plural(moment.centres.sizes[cluster], "training example") }),
     el("div", { class: "grid" }, near.map((id) => look(data, id, 56))));
 }

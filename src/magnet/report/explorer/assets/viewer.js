@@ -6,8 +6,8 @@ function openViewer(data, id) {
   const original = data.originals && data.originals + data.names[id].split(/[\\/]/).map(encodeURIComponent).join("/");
   box.replaceChildren(
     look(data, id, Math.round(side / lookRatio(data.pictures))),
-    el("p", {}, el("b", { class: "name", textContent: data.classes[data.labels[id]] })),
-    el("p", { class: "soft name", textContent: data.names[id] }),
+    el("p", {}, el("b", { class: "name", text: data.classes[data.labels[id]] })),
+    el("p", { class: "soft name", text: data.titles[id] }),
     el("div", { class: "tools" },
       original ? el("a", { href: original, target: "_blank", rel: "noreferrer", class: "original", textContent: "Open the original" }) : null,
       el("button", { type: "button", class: "plain", textContent: "Close", onclick: () => box.close() })));
