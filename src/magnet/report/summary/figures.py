@@ -109,9 +109,10 @@ def _svg(sheet: Any, title: str) -> str:
     drawn = text.getvalue()
     drawn = drawn[drawn.index("<svg") :]
     drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
+    wide = f'style="max-width: {105 * sheet.get_size_inches()[0]:.0f}px"'  # larger, its letters would be over those around
     drawn = re.sub(r' id="[a-z0-9A-Z.]+_\d+"', "", drawn)  # the others are referred to, and salted
     drawn = re.sub(
-        r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 role="img" aria-label="{html.escape(title)}">', drawn
+        r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 {wide} role="img" aria-label="{html.escape(title)}">', drawn
     )
     names = {INK: "var(--ink)", FAINT: "var(--line)"}
     names |= {shade.lower(): f"var(--run-{number})" for number, shade in enumerate(COLOURS)}
@@ -141,7 +142,7 @@ def draw_errors(runs: Sequence[ReportedRun]) -> Figure | None:
     caption += "error, from the number of test examples."
     legend = [(runs[number].name, line_style(number) | {"linewidth": 6}) for number, _ in measured]
     width = min(0.8 / len(measured), 0.3)
-    with canvas("errors", "Error under each classifier", caption, legend, size=(7.2, 2.6)) as made:
+    with canvas("errors", "Error under each classifier", caption, legend, size=(5.4 if len(measured) < 5 else 7.2, 2.6)) as made:
         axis = made.axis
         for place, (number, found) in enumerate(measured):
             for group, rule in enumerate(rules):
@@ -291,7 +292,7 @@ def _plot(axis: Any, line: Series, scale: float, look: dict[str, Any]) -> None:
     mean = smooth(line)
     if mean is not None:
         axis.plot(line.steps, line.values * scale, color=look["color"], linewidth=0.7, alpha=0.4, **_dots(line, 1.6))
-    points = {} if mean is not None else _dots(line, 3)
+    points = {} if mean is not None else _dots(line, 3 if len(line.steps) > 1 else 7)
     axis.plot((mean or line).steps, (mean or line).values * scale, **look, **points)
 
 
@@ -329,7 +330,7 @@ def draw_times(runs: Sequence[ReportedRun]) -> Figure | None:
         "Evaluation: on the validation part while training, and on the test part for this report."
     )
     legend = [(name, {"color": shade, "linewidth": 6}) for name, shade in zip(TIMES.values(), PARTS, strict=True)]
-    size = (7.2, 0.9 + 0.36 * len(runs))
+    size = (5.4, 0.9 + 0.36 * len(runs))
     with canvas("time", "Time", caption, legend, size=size) as made:
         for row, time in enumerate(times):
             left = 0.0

@@ -260,22 +260,26 @@ def matrix_of(run: ReportedRun) -> dict[str, Any]:
         }
         for pair in found["pairs"]
     ]  # fmt: skip
-    pictured = {pair["name"] for pair in pairs}
+    listed_pairs = {pair["name"] for pair in pairs}
     cells = [
         {
             "row": place[a], "column": place[b], "n": n, "of": found["n"][a], "label": names[a], "taken": names[b],
             "share": n / max(found["n"][a], 1),
-            "target": f"class-{a}" if a == b else f"pair-{a}-{b}" if f"{a}-{b}" in pictured else "",
+            "target": (f"class-{a}" if found["exemplars"] else "") if a == b
+            else f"pair-{a}-{b}" if f"{a}-{b}" in listed_pairs else "",
         }
         for a, b, n in found["cells"]
         if a in place and b in place
     ]  # fmt: skip
     classes = [
-        {"id": label, "name": names[label], "short": plain(names[label], 20).replace(r"\$", "$"),
+        {"id": label, "name": names[label], "short": plain(names[label], 26).replace(r"\$", "$"),
          "n": found["n"][label], "exemplars": found["exemplars"].get(str(label), [])}
         for label in found["classes"]
     ]  # fmt: skip
-    return {"cells": cells, "pairs": pairs, "classes": classes, "all": len(names), "small": found["small"]}
+    room = 16 + round(6.7 * max((len(shown["short"]) for shown in classes), default=0))  # for names, at 12 pixels
+    return {
+        "cells": cells, "pairs": pairs, "classes": classes, "all": len(names), "small": found["small"], "room": room
+    }  # fmt: skip
 
 
 def attribute_table(runs: Sequence[ReportedRun]) -> PageTable:
