@@ -104,7 +104,9 @@ def main(arguments: Sequence[str]) -> None:
     if left_out:
         print(f"{left_out}: --out {page.stem} writes a folder, which has them all")
     if size > MUCH:
-        print(f"That is much for one file: --out {page.stem} writes a folder of smaller files, --examples N shows fewer")
+        print(
+            f"That is much for one file: --out {page.stem} writes a folder of smaller files, --examples N shows fewer"
+        )
     if options.table:
         print(f"{options.table} holds the data behind it")
     if options.open and not webbrowser.open(page.resolve().as_uri()):

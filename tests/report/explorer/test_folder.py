@@ -66,7 +66,7 @@ def test_without_its_own_data_the_page_says_so(folder, browser, how):
         shutil.rmtree(folder.parent / "data")
     else:
         part = folder.parent / "data" / "3.js"
-        part.write_text(part.read_text().replace("Parts ??= {})[\"", "Parts ??= {})[\"0"))
+        part.write_text(part.read_text().replace('Parts ??= {})["', 'Parts ??= {})["0'))
     page = Page(browser, folder, ready="document.readyState === 'complete'")
     assert "The data of this page is not beside it" in page.text("body")
     browser.get_log("browser")

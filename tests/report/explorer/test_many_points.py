@@ -1,4 +1,4 @@
-"""How quick the page is with very many examples: the best of nine times, since a machine has other things to do."""
+"""How quick the page is with very many examples: the time that its handlers take of the processor."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from magnet.report.explorer.page_data import encode, encode_ids
 from magnet.report.html import page
 
-CLASSES, CLUSTERS = 50, 200
+CLASSES, CLUSTERS, FEATURES = 50, 200, 32
 
 
 def many(count: int, beyond: int = 0) -> dict:
@@ -55,48 +55,67 @@ def many(count: int, beyond: int = 0) -> dict:
     }  # fmt: skip
 
 
+def a_table(count: int) -> dict:
+    """The same as a table, with its features."""
+    values = np.random.default_rng(0).normal(size=(count, FEATURES))
+    looks = {
+        "kind": "features", "width": FEATURES, "columns": list(range(FEATURES)), "values": encode(values, "f4"),
+        "names": [f"feature {i}" for i in range(FEATURES)], "low": encode(values.min(axis=0), "f4"),
+        "high": encode(values.max(axis=0), "f4"), "spread": encode(values.std(axis=0), "f4"),
+        "mean": encode(values.mean(axis=0), "f4"),
+    }  # fmt: skip
+    return many(count) | {"pictures": looks}
+
+
 @pytest.fixture(scope="module")
 def page_of(tmp_path_factory):
-    def write(count, beyond=0):
+    def write(data):
         file = tmp_path_factory.mktemp("many") / "many.html"
-        file.write_text(page("magnet.report.explorer", "many", many(count, beyond)), encoding="utf-8")
+        file.write_text(page("magnet.report.explorer", "many", data), encoding="utf-8")
         return file
 
     return write
 
 
-def test_a_click_among_50_000_examples_is_handled_in_a_tenth_of_a_second(page_of, open_page):
-    shown = open_page(page_of(50_000))
-    taken = shown.js(
-        "const times = []; const m = magnet.data.runs[0].end;"
-        "for (const [selection, tab] of [[{kind: 'example', id: 7, run: 0}], [{kind: 'class', label: 3}], "
-        "[{kind: 'cluster', moment: m, cluster: 5}],"
-        "[{kind: 'class', label: 4}, 'Modes'], [null, 'Summary'], [null, 'Suspects']]) {"
-        "  const of = []; for (let i = 0; i < 9; i += 1) { magnet.select(selection, tab); "
-        "of.push(magnet.lastClickMs); }"
-        "  times.push(Math.min(...of)); } return times"
-    )
-    assert max(taken) < 100, taken
+@pytest.mark.parametrize("data_of", [many, a_table])
+def test_a_click_among_50_000_examples_is_handled_in_a_tenth_of_a_second(page_of, open_page, data_of):
+    shown = open_page(page_of(data_of(50_000)))
+    taken = {
+        chosen: shown.handling(f"magnet.select({chosen})")
+        for chosen in (
+            "{kind: 'example', id: 7, run: 0}",
+            "{kind: 'class', label: 3}",
+            "{kind: 'cluster', moment: magnet.data.runs[0].end, cluster: 5}",
+            "{kind: 'class', label: 4}, 'Modes'",
+            "null, 'Summary'",
+            "null, 'Suspects'",
+        )
+    }
+    assert min(taken.values()) > 0.1
+    assert max(taken.values()) < 100, taken
 
 
-MOVE = (
-    "const v = magnet.maps[0], times = []; v.drawNow();"
-    "const time = (act) => { const of = []; for (let i = 0; i < 9; i += 1) {"
-    "const start = performance.now(); act(i); v.drawNow(); of.push(performance.now() - start); }"
-    "times.push(Math.min(...of)); };"
-    "time(() => v.pan(5, 3)); time((i) => v.zoom(i % 2 ? 0.8 : 1.25)); v.zoom(6); time(() => v.pan(5, 3));"
-    "time((i) => v.pointAt([100 + 20 * i, 200], {pointerType: 'mouse', target: v.stage, clientX: 0, clientY: 0}));"
-    "return times"
+# By the mouse: move the map, zoom in and out, move it close up, point at something.
+MOVES = (
+    "v.pan(5, 3)",
+    "v.zoom(1.25); v.drawNow(); v.zoom(0.8)",
+    "v.camera.scale = 6 * v.fitted; v.pan(5, 3)",
+    "v.pointAt([100, 200], {pointerType: 'mouse', target: v.stage, clientX: 0, clientY: 0})",
 )
 
 
+def movements(shown) -> dict:
+    shown.js("magnet.maps[0].drawNow()")
+    return {move: shown.handling(f"const v = magnet.maps[0]; {move}; v.drawNow()") for move in MOVES}
+
+
 def test_200_000_points_pan_and_zoom_at_interactive_speed(page_of, open_page):
-    taken = open_page(page_of(200_000)).js(MOVE)
-    assert max(taken) < 40, taken
+    taken = movements(open_page(page_of(many(200_000))))
+    assert max(taken.values()) < 40, taken
 
 
 def test_a_million_are_a_density_and_a_sample_with_the_others_seen_close_up_at_interactive_speed(page_of, open_page):
-    file = page_of(10_000, 990_000)
+    file = page_of(many(10_000, 990_000))
     assert file.stat().st_size < 25_000_000
     shown = open_page(file)
     assert shown.text("#subtitle") == "a sample of 10,000 of 1,000,000 examples, 50 classes"
@@ -112,5 +131,5 @@ def test_a_million_are_a_density_and_a_sample_with_the_others_seen_close_up_at_i
     shown.js("magnet.maps[0].zoom(5)")
     assert shown.js(dots) > 1000
     shown.js("magnet.maps[0].reset()")
-    taken = shown.js(MOVE)
-    assert max(taken) < 40, taken
+    taken = movements(shown)
+    assert max(taken.values()) < 40, taken

@@ -1,33 +1,11 @@
-"""The page at the size of a desk and of a phone, light and dark, by touch and by keyboard, in a real browser."""
+"""The page by touch and by keyboard, in a real browser."""
 
 import pytest
 
-from report.browser import DESKTOP, PHONE, complaints
+from report.browser import PHONE
 from report.explorer.test_browser import EXAMPLE
 
 TAB, ARROW = "\ue004", "\ue014"
-SHEETS = {
-    "example": "{kind: 'example', id: 0, run: 0}",
-    "cluster": "{kind: 'cluster', moment: magnet.data.runs[0].end, cluster: 0}",
-}
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE])
-def test_axe_finds_nothing_to_complain_about(digits_page, open_page, axe, size, theme):
-    page = open_page(digits_page, size, theme)
-    for tab in ("Summary", "Suspects", "Compare", "About"):
-        page.js("document.getElementById('tab-' + arguments[0]).click()", tab)
-        assert complaints(page, axe) == [], tab
-    page.js(f"magnet.select({SHEETS['example']})")
-    assert complaints(page, axe) == []
-
-
-def test_axe_finds_nothing_in_a_table(wine_page, open_page, axe):
-    page = open_page(wine_page)
-    for selection in SHEETS.values():
-        page.js(f"magnet.select({selection})")
-        assert complaints(page, axe) == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -57,32 +35,6 @@ def test_on_a_phone_a_tap_opens_the_details_below_the_map_and_nothing_is_cut_off
     assert 0 < chosen < stage["height"]
     assert page.js(wide) == [390, 390]
     assert page.js("const p = document.getElementById('panel'); return p.scrollWidth <= p.clientWidth")
-
-
-def test_on_a_phone_targets_have_40_pixels(digits_page, open_page):
-    page = open_page(digits_page, PHONE)
-    small = (
-        "return [...document.querySelectorAll('button, select, input')].filter((e) => e.checkVisibility() && "
-        "e.id !== 'grip')"
-        ".map((e) => (e.closest('label.check') ?? e).getBoundingClientRect().toJSON()).filter((b) => b.width "
-        "&& b.height < 39.5).length"
-    )
-    assert page.js(small) == 0
-    # All layers of the map and all tabs fit into the window, without a scroll.
-    cut = (
-        "return [...document.querySelectorAll('.layers label, #tabs button, #theme')]"
-        ".filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth).map((e) => e.textContent)"
-    )
-    assert page.js(cut) == []
-    page.js("const grip = document.getElementById('grip'); grip.click(); grip.click()")
-    assert page.js("return document.querySelector('.layers').checkVisibility()")
-    assert page.js(cut) == []
-    assert page.js(small) == 0
-    for tab in ("Summary", "Modes", "Suspects", "Compare"):
-        page.js("document.getElementById('tab-' + arguments[0]).click()", tab)
-        assert page.js(small) == 0, tab
-    page.js("magnet.select({kind: 'example', id: 0, run: 0})")
-    assert page.js(small) == 0
 
 
 def test_on_a_phone_one_run_is_in_front_and_another_can_be_brought_there(digits_page, open_page):

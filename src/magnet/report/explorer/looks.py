@@ -103,5 +103,6 @@ def _features(data: Dataset, rows: np.ndarray, most: int) -> dict[str, Any]:
         "values": encode(values, "f4"),
         "low": encode(values.min(axis=0), "f4"),  # each feature has a range of its own
         "high": encode(values.max(axis=0), "f4"),
+        "mean": encode(values.mean(axis=0, dtype=np.float64), "f4"),
         "spread": encode(values.std(axis=0, dtype=np.float64), "f4"),
     }

@@ -109,7 +109,9 @@ def _svg(sheet: Any, title: str) -> str:
     drawn = text.getvalue()
     drawn = drawn[drawn.index("<svg") :]
     drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
-    wide = f'style="max-width: {105 * sheet.get_size_inches()[0]:.0f}px"'  # larger, its letters would be over those around
+    wide = (
+        f'style="max-width: {105 * sheet.get_size_inches()[0]:.0f}px"'  # larger, its letters would be over those around
+    )
     drawn = re.sub(r' id="[a-z0-9A-Z.]+_\d+"', "", drawn)  # the others are referred to, and salted
     drawn = re.sub(
         r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 {wide} role="img" aria-label="{html.escape(title)}">', drawn
@@ -142,7 +144,9 @@ def draw_errors(runs: Sequence[ReportedRun]) -> Figure | None:
     caption += "error, from the number of test examples."
     legend = [(runs[number].name, line_style(number) | {"linewidth": 6}) for number, _ in measured]
     width = min(0.8 / len(measured), 0.3)
-    with canvas("errors", "Error under each classifier", caption, legend, size=(5.4 if len(measured) < 5 else 7.2, 2.6)) as made:
+    with canvas(
+        "errors", "Error under each classifier", caption, legend, size=(5.4 if len(measured) < 5 else 7.2, 2.6)
+    ) as made:
         axis = made.axis
         for place, (number, found) in enumerate(measured):
             for group, rule in enumerate(rules):

@@ -60,29 +60,29 @@ function featuresTable(data, run, id) {
   ];
 }
 
-// [deviations, name, mean here, mean there] of the features whose means over two groups differ most.
+// [deviations, name, mean here, mean there] of the features, the means of which over two groups differ most first.
+// `others` null: all that are not among `ids`, whose means follow from those of all.
 function apart(data, ids, others) {
-  const [here, there] = [featureMeans(data, ids), featureMeans(data, others)];
-  const { columns, names, spread } = data.pictures;
+  const { columns, names, spread, mean } = data.pictures;
+  const here = featureMeans(data, ids);
+  const there = others ? featureMeans(data, others) : here.map((v, i) => (mean[i] * data.count - v * ids.length) / (data.count - ids.length));
   return columns.map((column, i) => [spread[i] > 0 ? (here[i] - there[i]) / spread[i] : 0, names ? names[i] : `column ${column}`, here[i], there[i]])
     .sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]));
 }
+
+const ALL_OTHERS = [null, "the other classes"];
 
 // The members of a cluster, the rest of its class or, of the only cluster of a class, all others, and a name for these.
 function sidesOf(data, moment, cluster) {
   const label = moment.centres.labels[cluster];
   const mine = new Set(moment.members[cluster]);
   const kin = data.byClass[label].filter((id) => !mine.has(id));
-  return kin.length ? [[...mine], kin, `other ${data.classes[label]}`] : [[...mine], ...everyOther(data, mine)];
-}
-
-function everyOther(data, mine) {
-  return [Array.from({ length: data.count }, (_, id) => id).filter((id) => !mine.has(id)), "the other classes"];
+  return kin.length ? [[...mine], kin, `other ${data.classes[label]}`] : [[...mine], ...ALL_OTHERS];
 }
 
 // What sets a cluster or a class of a table apart.
 function featuresApart(data, ids, others, name) {
-  if (data.pictures.kind !== "features" || !ids.length || !others.length) return [];
+  if (data.pictures.kind !== "features" || !ids.length || ids.length === data.count) return [];
   return [
     el("h3", { textContent: `What sets it apart from ${name}` }),
     el("table", { id: "apart", class: "features" }, apart(data, ids, others).slice(0, MOST_APART).map(([t, feature, here, there]) => el("tr", {},

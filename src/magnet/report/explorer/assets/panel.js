@@ -37,10 +37,10 @@ function showTab(data, same = false) {
     byId(`tab-${name}`).tabIndex = chosen ? 0 : -1;
   }
   const panel = byId("panel");
-  const top = same ? panel.scrollTop : 0;
+  const top = panel.scrollTop;
   panel.setAttribute("aria-labelledby", `tab-${state.tab}`);
   panel.replaceChildren(...tabs[state.tab](data).filter(Boolean));
-  panel.scrollTop = top;
+  if (top) panel.scrollTop = same ? top : 0; // at the top already, a layout is saved
   hideTooltip();
 }
 
@@ -80,7 +80,7 @@ function classPanel(data, label) {
       class: "link", type: "button", textContent: `See its ${plural(momentOf(data.runs[0]).ofClass[label].length, "mode")}`,
       onclick: () => select({ kind: "class", label }, "Modes"),
     })),
-    ...featuresApart(data, data.byClass[label], ...everyOther(data, new Set(data.byClass[label]))),
+    ...featuresApart(data, data.byClass[label], ...ALL_OTHERS),
     el("h3", { textContent: "Examples" }),
     el("div", { class: "grid" }, data.byClass[label].slice(0, 42).map((id) => thumb(data, id, pictureSize(data)))),
   ];
