@@ -39,8 +39,8 @@ class Explore:
 
     runs: RunFolders
     out: Path = Path("explore.html")
-    """The page; one that is there already is replaced. A name without .html is that of a folder, for what one file would
-    be too large for: its index.html has data and pictures beside it, a large one for every example, or all features."""
+    """The page; one that is there already is replaced. A name without .html is that of a folder, where one file would
+    be too large: data and pictures lie beside its index.html, a large one for every example, or all features."""
     table: Path | None = None
     """Also write the data behind the page: a .csv, or a .parquet for FiftyOne, Embedding Atlas and the like."""
     examples: int = 10_000

@@ -34,8 +34,8 @@ def folder(wide, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("size", "theme"), [(DESKTOP, "light"), (PHONE, "dark")])
 def test_a_table_in_a_folder_is_the_same_page_with_all_its_features(folder, wide, tmp_path, open_page, size, theme):
     data = (
-        "const d = magnet.data, m = d.runs[0].end; return [d.names, ...[d.labels, m.positions, m.loss, m.neighbours.ids,"
-        " m.neighbours.distances].map((array) => Array.from(array))]"
+        "const d = magnet.data, m = d.runs[0].end; return [d.names, ...[d.labels, m.positions, m.loss, "
+        "m.neighbours.ids, m.neighbours.distances].map((array) => Array.from(array))]"
     )
     alone = written(tmp_path / "alone.html", wide)
     expected = open_page(alone).js(data)

@@ -110,7 +110,7 @@ def _svg(sheet: Any, title: str) -> str:
     drawn = drawn[drawn.index("<svg") :]
     drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
     wide = (
-        f'style="max-width: {105 * sheet.get_size_inches()[0]:.0f}px"'  # larger, its letters would be over those around
+        f'style="max-width: {105 * sheet.get_size_inches()[0]:.0f}px"'  # so that its letters are no larger than others
     )
     drawn = re.sub(r' id="[a-z0-9A-Z.]+_\d+"', "", drawn)  # the others are referred to, and salted
     drawn = re.sub(
