@@ -28,6 +28,7 @@ def test_odd_values_of_options_of_other_commands_are_refused_in_words(damaged_ru
             "--test-draws must be at least 1 and at most",
         ),
         (["evaluate", "RUN", "--test-draws", -1], "--test-draws must be at least 1 and at most"),
+        (["evaluate", "RUN", "--test-draws", 10**20], "--test-draws must be at least 1 and at most"),
         (["explore", "RUN", "--seed", -1], "--seed must be at least 0"),
         (["explore", "RUN", "--seed", 2**32], "--seed must be at most 4,294,967,295"),
         (["serve", "RUN", "--megabytes", 10**12], "--megabytes must be at most"),

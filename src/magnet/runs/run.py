@@ -188,7 +188,7 @@ class Run:
             raise UserError(f'which must be "best" or "last"; found {which!r}')
         self.folder, self.report = folder, report
         self.config = read_config(folder)
-        if check_whole(test_draws, "test_draws", 0):
+        if check_whole(test_draws, "test_draws", -(10**30), 10**30):
             check_range("test_draws", test_draws)
             self.config = replace(self.config, test_draws=test_draws)
         self.checkpoint = open_checkpoint(folder / FOLDER, which)
