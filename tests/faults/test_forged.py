@@ -1,6 +1,7 @@
 """Checksums can be forged: what a file says is checked all the same."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ import torch
 
 import magnet
 from faults.forged import forged
+from faults.outcomes import GOOD, command
 from faults.test_damage import bad
 from magnet.errors import UserError
-from magnet.files import read_tensors, write_tensors
+from magnet.files import DIGEST, read_tensors, write_record, write_tensors
+from magnet.training.folder import LEARNER, MANIFEST
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +45,18 @@ def test_an_estimator_without_a_part_that_it_needs_is_refused(saved, tmp_path):
     write_tensors(tmp_path / "model", tensors, {**about, "estimator": json.dumps(values)})
     with pytest.raises(UserError, match="lacks 'novelty_threshold_'"):
         magnet.NearestClustersClassifier.load(tmp_path / "model")
+
+
+def test_a_run_whose_variance_is_zero_still_answers(damaged_run, tmp_path):
+    copy = shutil.copytree(damaged_run, tmp_path / "run", ignore=shutil.ignore_patterns("cache"))
+    for path in copy.rglob(LEARNER):
+        tensors, about, before = read_tensors(path, None)
+        tensors["method.objective.average"].zero_()
+        after = write_tensors(path, tensors, about)
+        manifest = json.loads(path.with_name(MANIFEST).read_text().replace(before, after))
+        del manifest[DIGEST]
+        write_record(path.with_name(MANIFEST), manifest)
+    assert command("classify", copy, damaged_run.parent / "rows.npy").kind in GOOD
 
 
 def test_an_index_of_half_precision_grows():

@@ -194,11 +194,11 @@ class Method(nn.Module):
             references: (N, d) representations of the training set, with ``labels`` (N,); kNC does without.
             neighbours: L.
         """
-        if name == "knc":
-            return NearestClusters(index, neighbours, variance=self.variance, scaling=self.scaling)
-        assert references is not None
         variance = self.variance if self.variance is not None else index.variance
         variance = variance.clamp_min(torch.finfo(torch.float32).tiny)
+        if name == "knc":
+            return NearestClusters(index, neighbours, variance=variance, scaling=self.scaling)
+        assert references is not None
         return SoftNeighbours(references, labels, neighbours, variance=variance, scaling=self.scaling)
 
     def own_rule(
