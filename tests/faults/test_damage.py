@@ -87,3 +87,13 @@ def test_a_first_use_that_was_killed_between_two_files_does_not_spoil_later_ones
     for file in (copy / "cache").glob("*.json"):  # embeddings are there, the calibration is not
         file.unlink()
     assert printed("classify", copy, rows, "--json") == expected
+
+
+def test_kept_doubts_with_a_changed_digit_are_made_again(damaged_run, tmp_path):
+    copy = shutil.copytree(damaged_run, tmp_path / "copy")
+    expected = printed("suspects", copy, "--count", 5)
+    (kept,) = (copy / "cache").glob("*suspects*")
+    whole = kept.read_text()
+    kept.write_text(whole.replace("0.", "9.", 1))
+    assert printed("suspects", copy, "--count", 5) == expected
+    assert kept.read_text() == whole

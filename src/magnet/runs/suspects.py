@@ -1,19 +1,26 @@
 """The examples of a run whose labels are likely wrong."""
 
-import json
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
+from magnet.errors import Count, UserError
 from magnet.evaluation.suspects import BLOCK, Doubts, doubt_labels, doubts_by
-from magnet.files import read_json, replacing
+from magnet.files import read_record, write_record
 from magnet.recipe import Recipe
 from magnet.runs.run import Run
 
-FORMAT = 3  # of what is kept in a run: raised when the same run and data are given other numbers
+FORMAT = 4  # of what is kept in a run: raised when the same run and data are given other numbers
 PARTS = ("train", "validation", "test")
+
+
+class _Kept(TypedDict):
+    key: str  # of all that it depends on
+    loss: list[float]
+    suggestion: list[Count]
+    probability: list[float]
 
 
 def training_doubts(run: Run) -> Doubts:
@@ -24,14 +31,15 @@ def training_doubts(run: Run) -> Doubts:
     """
     path, mark = run.place_of("suspects")
     key = f"{FORMAT}/{mark}"
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        known = read_json(path)
-        if known["key"] == key:
-            return Doubts(*(torch.tensor(known[name]) for name in Doubts._fields))
+    with suppress(OSError, UserError):
+        known: _Kept = read_record(path, _Kept)
+        lengths = {len(known["loss"]), len(known["suggestion"]), len(known["probability"])}
+        if known["key"] == key and lengths == {len(run.train)} and max(known["suggestion"]) < len(run.classes):
+            return Doubts(*(torch.tensor(known[name]) for name in Doubts._fields))  # type: ignore[literal-required]
     found = doubts_among(run, torch.arange(len(run.train)))
     content = {"key": key} | {name: values.tolist() for name, values in found._asdict().items()}
-    with suppress(OSError), replacing(path) as draft:  # a run on a read-only or full disk can be used all the same
-        draft.write_text(json.dumps(content), encoding="utf-8")
+    with suppress(OSError):  # a run on a read-only or full disk can be used all the same
+        write_record(path, content)
     return found
 
 
