@@ -17,6 +17,7 @@ from magnet.votes import (
     choose_knc,
     choose_knn,
     cluster,
+    hold_out,
 )
 
 
@@ -115,3 +116,11 @@ def test_the_log_loss_of_calibrated_votes_is_that_of_a_naive_tally():
         total -= (1 - spread) * float(log[i]) + spread * float(log @ share)
     assert found.log_loss == pytest.approx(total / 40, rel=1e-9)
     assert float(found.each.sum()) == pytest.approx(found.log_loss, rel=1e-9)
+
+
+def test_very_many_held_out_examples_are_judged_by_a_part_of_them():
+    x = torch.arange(30_000.0)[:, None]
+    folds = hold_out(Examples(x, torch.arange(30_000) % 50), 0.2, torch.ones(50), 128, seed=0)
+    assert [len(held.labels) for held in folds.held] == [4000]
+    assert not set(folds.parts[0].x[:, 0].tolist()) & set(folds.held[0].x[:, 0].tolist())
+    assert torch.bincount(folds.held[0].labels).min() > 40

@@ -23,6 +23,7 @@ LEAST_HELD_OUT = 30  # with fewer, what looks best is chance
 ENOUGH_HELD_OUT = 500  # to judge a training by
 ENOUGH_FOR_START = 2000  # to judge a start by, which costs no training
 MOST_FOLDS = 3
+MOST_HELD_OUT = 4000  # of a fold: more examples to judge by would change no choice, and take their time
 PULLS = (1.0, 0.3, 0.1, 0.03, 0.01)  # candidates: how strongly refined centres are held to their means
 PULL = 0.1  # if no examples are held out to choose it by
 A_FEW = 8  # steps of refining that show what it is worth
@@ -328,7 +329,8 @@ def hold_out(
 ) -> Folds | None:
     """Hold out about ``fraction`` of every class, in up to three folds while they have fewer than ``enough`` examples.
 
-    The only example of a class is never held out. None if fewer than 30 examples would be held out.
+    The only example of a class is never held out. None if fewer than 30 examples would be held out. A fold is judged
+    by 4,000 of its examples at most; the others have no part in it.
     """
     if fraction == 0:
         return None
@@ -338,7 +340,13 @@ def hold_out(
     if int(((fold >= 0) & (fold < count)).sum()) < LEAST_HELD_OUT:
         return None
     parts = [examples.take((fold != number).nonzero().flatten()) for number in range(count)]
-    held = [examples.take((fold == number).nonzero().flatten()) for number in range(count)]
+    generator = torch.Generator().manual_seed(seed)
+    held = []
+    for number in range(count):
+        rows = (fold == number).nonzero().flatten()
+        if len(rows) > MOST_HELD_OUT:
+            rows = rows[torch.randperm(len(rows), generator=generator)[:MOST_HELD_OUT].sort().values]
+        held.append(examples.take(rows))
     return Folds(parts, held, class_weight.double(), neighbours, seed)
 
 
