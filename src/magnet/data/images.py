@@ -7,24 +7,19 @@ import math
 import mmap
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from magnet.data.listings import EncodedImage
+from magnet.data.listings import EncodedImage, open_image
 from magnet.errors import UserError
 from magnet.files import check_regular
 
 ORIENTATION = 0x0112
 RESCALE = 0.3  # of the paper: images are enlarged by up to this and cropped back
-# Of the formats that Pillow knows, those that images to learn from have. Others are refused, whatever the file is
-# called: EPS, for one, is a program, which Pillow has run by Ghostscript.
-FORMATS = frozenset(["AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP"])
 MOST_PIXELS = 80_000_000  # of an image, unless more are allowed: 240 MB once decoded
 
 
@@ -63,17 +58,6 @@ def decode(source: Path | EncodedImage | Image.Image | np.ndarray, side: int, mo
         raise UserError(f"{source}: the image is no longer there.") from None
     except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
         raise UserError(f"{source}: cannot be read as an image ({_reason(error)}).") from error
-
-
-def open_image(file: Path | BinaryIO) -> Image.Image:
-    """An image file, opened and not yet decoded."""
-    return Image.open(file, formats=_formats())
-
-
-@cache
-def _formats() -> tuple[str, ...]:
-    Image.init()  # which of them there are depends on how Pillow was built
-    return tuple(sorted(FORMATS & Image.OPEN.keys()))
 
 
 def check_pixels(image: Image.Image, most: int) -> None:

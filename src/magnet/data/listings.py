@@ -9,18 +9,32 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
 
 from magnet.errors import UserError
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 TRAIN, VALIDATION, TEST = 0, 1, 2
 PARTS = {"train": TRAIN, "validation": VALIDATION, "val": VALIDATION, "test": TEST}
 TEST_FRACTION = 0.3
 EXTENSIONS = frozenset([".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"])
+# Of the formats that Pillow knows, those that images to learn from have. Others are refused, whatever the file is
+# called: EPS, for one, is a program, which Pillow has run by Ghostscript.
+FORMATS = frozenset(["AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP"])
 UNKNOWN = ("", "nan", "?")  # values of an attribute
 MOST_VALUES = 100  # of a categorical attribute
+
+
+def open_image(file: Path | BinaryIO) -> Image.Image:
+    """An image file, opened and not yet decoded."""
+    from PIL import Image
+
+    Image.init()  # which formats there are depends on how Pillow was built
+    return Image.open(file, formats=sorted(FORMATS & Image.OPEN.keys()))
 
 
 class EncodedImage(Protocol):

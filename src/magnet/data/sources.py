@@ -24,7 +24,7 @@ from magnet.data.benchmarks import READERS, SOURCES
 from magnet.data.benchmarks.source import incomplete, require_pieces
 from magnet.data.columns import assign
 from magnet.data.groups import LEVELS, take_levels
-from magnet.data.listings import EncodedImage, Listing, is_image, list_folder
+from magnet.data.listings import EncodedImage, Listing, is_image, list_folder, open_image
 from magnet.data.tables import check_metadata, csv_columns, find_metadata, list_csv, list_metadata, metadata_columns
 from magnet.errors import UserError, did_you_mean
 from magnet.files import reading
@@ -198,8 +198,6 @@ def are_photographs(spec: str, label: str = "") -> bool:
 
 def short_side(images: Iterable[Path | EncodedImage]) -> int:
     """The median short side of image files in pixels, from their headers; 0 where none can be read."""
-    from magnet.data.images import open_image
-
     sides = []
     for image in images:
         file = image if isinstance(image, Path) else io.BytesIO(image.read())

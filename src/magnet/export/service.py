@@ -21,7 +21,8 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from magnet import __version__
-from magnet.data.images import MOST_PIXELS, open_image
+from magnet.data.images import MOST_PIXELS
+from magnet.data.listings import open_image
 from magnet.errors import UserError
 from magnet.export.model import Model
 
