@@ -19,7 +19,7 @@ def another(name, value):
     choices = {
         "schedule": "cosine", "own_mean": "leave-one-out", "bad_images": "skip", "precision": "bf16-mixed",
         "start": "whitened", "standardize": "yes", "votes": "chosen", "centres": "auto", "optimiser": "adamw",
-        "losses": "refreshed", "logger": "wandb", "clusters_by": "size",
+        "losses": "refreshed", "logger": "wandb", "clusters_by": "size", "unit_length": "yes",
     }  # fmt: skip
     if name in choices:
         return choices[name]
