@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 
 class UserError(ValueError):
@@ -99,6 +99,8 @@ COUNT = Bounds(0, 2**53)  # whole numbers that JSON keeps exactly
 POSITIVE = Bounds(0, 1e300, above=True)
 Count = Annotated[int, COUNT]
 Positive = Annotated[float, POSITIVE]
+Share = Annotated[float, Bounds(0, 1 + 1e-6)]  # a mean of ones may be rounded up
+Seconds = Annotated[float, Bounds(0, 1e9)]
 
 
 def checked(value: Any, kind: Any, where: str) -> Any:
@@ -123,6 +125,8 @@ def checked(value: Any, kind: Any, where: str) -> Any:
             if isinstance(bounds, Bounds) and found is not None and found not in bounds:
                 raise UserError(f"{where} is {_short(value)}, expected {bounds.describe()}")
         return found
+    if origin is NotRequired:
+        return checked(value, arguments[0], where)
     if origin in (Union, types.UnionType):
         return _one_of(value, arguments, where)
     if origin is Literal:

@@ -192,13 +192,14 @@ def test_findings_of_other_weights_or_a_broken_file_are_not_taken(own):
 
     found = measured()
     (kept,) = (own / "cache").glob("*.report.json")
-    assert Findings.load(own, found.evaluation) == found
+    run = Run(own)
+    assert Findings.load(run, found.evaluation) == found
     kept.write_text(json.dumps(json.loads(kept.read_text()) | {"key": "another"}))
-    assert Findings.load(own, found.evaluation) is None
+    assert Findings.load(run, found.evaluation) is None
     kept.write_text("{")
-    assert Findings.load(own, found.evaluation) is None
+    assert Findings.load(run, found.evaluation) is None
     assert measured().evaluation == found.evaluation
-    assert Findings.load(own, found.evaluation) is not None
+    assert Findings.load(run, found.evaluation) is not None
 
 
 def test_attribute_precision_is_that_of_the_test_part(both, runs):

@@ -16,7 +16,7 @@ import magnet
 from faults.calls import called
 from faults.damage import commands
 from faults.hostile import spoilt_json
-from faults.outcomes import Outcome, command
+from faults.outcomes import Outcome, command, printed
 from magnet.files import DIGEST, file_digest, record_digest, write_tensors
 
 MANIFESTS = ("manifest.json", "bundle.json")  # which name the checksums of the files beside them
@@ -27,6 +27,9 @@ def forged(run: Path, scratch: Path, cases: int, seed: int) -> Iterator[tuple[st
     chance = random.Random(seed)
     scratch.mkdir(parents=True, exist_ok=True)
     rows = np.load(run.parent / "rows.npy")
+    used = Path(shutil.copytree(run, scratch / "used"))  # with all that commands keep in a run
+    for words in (["suspects", used], ["report", used, "--out", scratch / "r.html"]):
+        printed(*words)
     X, y = (np.load(run.parent / "x.npz")[name] for name in ("X", "y"))
     estimators = {kind.__name__: kind(random_state=0).fit(X, y) for kind in (magnet.NearestClustersClassifier, _short)}
     for number in range(cases):
@@ -40,8 +43,8 @@ def forged(run: Path, scratch: Path, cases: int, seed: int) -> Iterator[tuple[st
             continue
         copy = scratch / what
         shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(run if what == "run" else run.parent / "bundle", copy)
-        files = sorted(path for path in copy.rglob("*") if path.suffix in (".json", ".safetensors"))
+        shutil.copytree(used if what == "run" else run.parent / "bundle", copy)
+        files = sorted(path for path in copy.rglob("*") if path.suffix in (".json", ".jsonl", ".safetensors"))
         path = chance.choice(files)
         changed = f"{what}, {path.relative_to(copy)}: {forge(path, chance)}"
         asked = commands(run, scratch)
@@ -94,7 +97,13 @@ def _use(model: Any, scratch: Path, X: np.ndarray, y: np.ndarray) -> Any:
 def forge(path: Path, chance: random.Random) -> str:
     """Change one value in a record or in a file of tensors, and make all checksums fit."""
     before = _digest(path)
-    if path.suffix == ".json":
+    if path.suffix == ".jsonl":
+        lines = path.read_text().splitlines()
+        place = chance.randrange(len(lines))
+        lines[place] = spoilt_json(lines[place], chance)
+        path.write_text("\n".join(lines) + "\n")
+        what = "a value of a line"
+    elif path.suffix == ".json":
         values = json.loads(path.read_text())
         if isinstance(values, dict):
             values.pop(DIGEST, None)
@@ -158,7 +167,7 @@ def _spoil(tensors: dict[str, Tensor], chance: random.Random) -> str:
 
 def _digest(path: Path) -> str:
     """The checksum by which a manifest names a file."""
-    if path.suffix == ".json":
+    if path.suffix in (".json", ".jsonl"):
         return file_digest(path)
     with safe_open(path, framework="pt") as file:
         return str(file.metadata()[DIGEST])

@@ -9,7 +9,7 @@ import torch
 
 import magnet
 from faults.forged import forged
-from faults.outcomes import GOOD, command
+from faults.outcomes import GOOD, SAME, command
 from faults.test_damage import bad
 from magnet.errors import UserError
 from magnet.files import DIGEST, read_tensors, write_record, write_tensors
@@ -63,3 +63,61 @@ def test_an_index_of_half_precision_grows():
     ids = torch.arange(3)
     index = magnet.ClusterIndex(torch.eye(3).half(), ids, ids, torch.tensor(1.0).half())
     assert index.grown(torch.randn(6, 3), torch.arange(6) % 4, reach=1.0).centres.dtype == torch.float16
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        (("plain", "knc", "error"), "much"),
+        (("verification",), [1]),
+        (("calibration", "temperatures"), 3),
+        (("worst",), [{"class": 3}]),
+        (("n",), 10**30),
+        (("rule",), "head"),
+        (("views",), 3),
+        (("knc", "ece"), 7.0),
+    ],
+    ids=lambda value: ".".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_forged_evaluation_is_made_again(damaged_run, tmp_path, change, value):
+    copy = shutil.copytree(damaged_run, tmp_path / "run")
+    (kept,) = (copy / "cache").glob("*.test-1.json")
+    whole = json.loads(kept.read_text())
+    forged = json.loads(kept.read_text())
+    del forged[DIGEST]
+    *path, last = change
+    place = forged["result"]
+    for name in path:
+        place = place[name]
+    place[last] = value
+    write_record(kept, forged)
+    pytest.importorskip("matplotlib")
+    assert command("report", copy, "--out", tmp_path / "r.html").kind == SAME
+    assert json.loads(kept.read_text())["result"] == whole["result"]
+
+
+def test_forged_findings_of_a_report_are_made_again(damaged_run, tmp_path):
+    pytest.importorskip("matplotlib")
+    copy = shutil.copytree(damaged_run, tmp_path / "run")
+    assert command("report", copy, "--out", tmp_path / "r.html").kind == SAME
+    (kept,) = (copy / "cache").glob("*.report.json")
+    whole = json.loads(kept.read_text())["findings"]
+    picture = {"label": 0, "taken": 1, "n": 1, "mistakes": ["https://example.org/x.png"]}
+    for name, value in {"classes": [99], "n": [1], "cells": [[0, 0]], "small": 3, "pairs": [picture]}.items():
+        forged = json.loads(kept.read_text())
+        del forged[DIGEST]
+        forged["findings"]["confusion"][name] = value
+        write_record(kept, forged)
+        assert command("report", copy, "--out", tmp_path / "r.html").kind == SAME
+        assert json.loads(kept.read_text())["findings"]["confusion"] == whole["confusion"]
+
+
+@pytest.mark.parametrize("value", ['"x"', "[]", "null", "1e400", "1" + "0" * 400, '{"training": "x"}'])
+def test_a_report_leaves_out_lines_of_the_journal_that_are_no_records(damaged_run, tmp_path, value):
+    pytest.importorskip("matplotlib")
+    copy = shutil.copytree(damaged_run, tmp_path / "run")
+    with (copy / "metrics.jsonl").open("a") as file:
+        for kind in ("time", "validation", "train"):
+            file.write(f'{{"kind": "{kind}", "step": 9, "seconds": {value}, "error": {value}, "loss": {value}}}\n')
+        file.write(f'{{"kind": "train", "step": {value}}}\n')
+    assert command("report", copy, "--out", tmp_path / "r.html").kind == SAME

@@ -4,30 +4,122 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import torch
 from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.data.sources import has_label
-from magnet.errors import Bounds, UserError
+from magnet.errors import Bounds, Count, Seconds, Share, UserError
 from magnet.evaluation.errors import Ranking, calibration_error, retrieval, verification, worst_classes
 from magnet.files import inside, read_record, write_record
-from magnet.runs.run import Run, rankings, refitted
+from magnet.runs.run import Calibration, Run, rankings, refitted
 from magnet.training.folder import merge_again, restore_parts
 from magnet.training.workbench import absolute, open_for
 
+PLAIN = "plain"  # the name of the cached errors of the plain view alone
 WORST = 10  # classes with the most errors that are listed
 FORMAT = 3  # of cached results: to be raised when the same run and data give other numbers
 
 
-class Kept(TypedDict):
-    """A result in the cache of a run."""
+# What a result in the cache of a run must look like: a checksum tells accidents, but not a file that somebody wrote.
+Examples = Annotated[int, Bounds(1, 2**53)]
+Distance = Annotated[float, Bounds(0)]
+Errors = TypedDict("Errors", {"error": Share, "error@5": Share})
+Judged = TypedDict("Judged", {"error": Share, "error@5": Share, "ece": Share, "ece_calibrated": Share})
+Retrieval = TypedDict("Retrieval", {"recall@1": Share | None, "map@r": Share | None})
+Mistake = TypedDict("Mistake", {"class": str, "n": Examples})
+Worst = TypedDict("Worst", {"class": str, "n": Examples, "error": Share, "taken_for": list[Mistake]})
+
+
+class RuleErrors(TypedDict):
+    """Errors under each classifier."""
+
+    knc: Errors
+    knn: Errors
+    head: NotRequired[Errors]
+
+
+class Pairs(TypedDict):
+    """How many pairs verification looked at."""
+
+    same: Examples
+    different: Examples
+
+
+class AtRate(TypedDict):
+    """What a threshold accepts."""
+
+    rate: Share
+    threshold: Distance
+    false_accept: Share
+    true_accept: Share
+
+
+class Verification(TypedDict):
+    """See `magnet.evaluation.errors.verification`."""
+
+    pairs: Pairs
+    auc: Share
+    equal_error: Share
+    at: list[AtRate]
+    roc: list[list[Share]]
+
+
+class Nothing(TypedDict):
+    """Where there were no pairs."""
+
+
+class OtherLabels(RuleErrors):
+    """Errors on the labels to judge by."""
+
+    labels: str
+    classes: Count
+
+
+class PlainResult(TypedDict):
+    """The result of `plain_errors`."""
+
+    split: Literal["test"]
+    n: Examples
+    rule: Literal["knc", "knn", "head"]
+    plain: RuleErrors
+
+
+class Result(PlainResult):
+    """The result of `evaluate` on the run's own test part."""
+
+    knc: Judged
+    knn: Judged
+    head: NotRequired[Judged]
+    views: Examples
+    calibration: Calibration
+    retrieval: Retrieval
+    verification: Verification | Nothing
+    judge: NotRequired[OtherLabels]
+    worst: list[Worst]
+    seen: Count
+    left_out: Count
+    unknown: list[str]
+    data: str
+    method: str
+
+
+class KeptPlain(TypedDict):
+    """`PlainResult` in the cache of a run."""
 
     key: str  # of all that it depends on
-    result: dict[str, Any]
-    seconds: Annotated[float, Bounds(0)]  # that measuring it took
+    result: PlainResult
+    seconds: Seconds  # that measuring it took
+
+
+class Kept(TypedDict):
+    """`Result` in the cache of a run."""
+
+    key: str
+    result: Result
+    seconds: Seconds
 
 
 class Matched(NamedTuple):
@@ -77,7 +169,7 @@ def plain_errors(run: Run) -> dict[str, Any]:
         ``split``, ``n``, ``rule`` (the one the method is judged by) and ``plain``: for each classifier ``error`` and
         ``error@5``.
     """
-    found = evaluate(run) if run.views.draws == 1 else _kept(run, "plain", lambda: _measure_plain(run))
+    found = evaluate(run) if run.views.draws == 1 else _kept(run, PLAIN, lambda: _measure_plain(run))
     return {key: found[key] for key in ("split", "n", "rule", "plain")}
 
 
@@ -213,13 +305,30 @@ def _kept(run: Run, name: str, measure: Callable[[], dict[str, Any]]) -> dict[st
     return result
 
 
-def _read(run: Run, name: str) -> Kept | None:
+def _read(run: Run, name: str) -> dict[str, Any] | None:
+    """What is cached under a name, its ``result`` and ``seconds``; None where it is missing, stale or damaged."""
     path, mark = run.place_of(name)
-    with suppress(OSError, UserError):  # a missing or damaged file is written again
-        known: Kept = read_record(path, Kept)
-        if known["key"] == f"{FORMAT}/{mark}":
+    with suppress(OSError, UserError):  # it is written again
+        known: dict[str, Any] = read_record(path, KeptPlain if name == PLAIN else Kept)
+        if known["key"] == f"{FORMAT}/{mark}" and _fits(run, known["result"]):
             return known
     return None
+
+
+def _fits(run: Run, result: dict[str, Any]) -> bool:
+    """Whether a cached result speaks of this run: its number of examples, its classifiers and its classes."""
+    rule = run.learner.method.classifier
+    if result["rule"] != rule or rule not in result["plain"]:
+        return False
+    if run.opened and result["n"] != len(run.data.indices("test")):
+        return False
+    if "views" not in result:  # the plain view alone
+        return True
+    result["calibration"] = asdict(result["calibration"])
+    named = {place["class"] for row in result["worst"] for place in (row, *row["taken_for"])}
+    points = all(len(point) == 2 for point in result["verification"].get("roc", []))
+    about = result["method"], result["views"], rule in result
+    return points and about == (run.config.method, run.views.draws, True) and named <= set(run.classes)
 
 
 def _judge(said: Ranking, labels: Tensor) -> dict[str, float]:

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from magnet.data import Dataset
 from magnet.data.dataset import Digest
 from magnet.data.groups import merge_by
-from magnet.errors import Count, UserError, checked
+from magnet.errors import Count, Seconds, Share, UserError, checked
 from magnet.files import (
     Stored,
     check_layout,
@@ -51,6 +51,8 @@ FOLDER = "checkpoint"  # in a run folder
 MANIFEST = "manifest.json"
 LEARNER, STATE, INDEX = "learner.safetensors", "state.safetensors", "index.safetensors"
 JOURNAL = "metrics.jsonl"
+MOST_LINE, MOST_NUMBER = 2**20, 1e30  # bytes of a line of the journal, and a number in it
+NEEDED = {"time": {"seconds": dict[str, Seconds]}, "validation": {"error": Share}}  # in records of a kind
 FILE = "parts.safetensors"  # in a run folder
 NO_PART = 3  # of an example that came later
 KEPT = 2  # checkpoints: the latest ones, beside the best
@@ -64,7 +66,7 @@ class Progress(TypedDict, total=False):
 
     refreshed_at: int  # -1: never
     since_best: Count  # validations
-    seconds: dict[str, float]
+    seconds: dict[str, Seconds]
     finished: bool
     watch: Watched
     error: float
@@ -369,14 +371,21 @@ def read_journal(folder: Path) -> list[Values]:
     records: list[Values] = []
     if path.is_file():
         with opened(path) as file:
-            for line in file.read().splitlines():
-                try:
-                    record = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(record, dict) and type(record.get("step")) is int and isinstance(record.get("kind"), str):
-                    records.append(record)
+            for line in iter(lambda: file.readline(MOST_LINE), b""):
+                with suppress(ValueError, RecursionError):  # a UserError is a ValueError
+                    records.append(_record(json.loads(line)))
     return records
+
+
+def _record(value: Any) -> Values:
+    """A record of the journal, whose numbers can be drawn; raises a `UserError` for anything else."""
+    known: Values = checked(value, dict[str, Any], JOURNAL)
+    for name, kind in {"kind": str, "step": Count, **NEEDED.get(str(known.get("kind")), {})}.items():
+        checked(known.get(name), kind, name)
+    for name, number in known.items():
+        if isinstance(number, int | float) and abs(number) > MOST_NUMBER:
+            raise UserError(f"{name} is {number}, expected at most {MOST_NUMBER}")
+    return known
 
 
 def journal_note(folder: Path, prefix: Prefix) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.data.listings import Attributes
-from magnet.errors import UserError
-from magnet.evaluation.concentration import Concentration, attribute_concentration, concentration_within_classes
+from magnet.errors import Bounds, Count, Positive, Seconds, Share, UserError, checked
+from magnet.evaluation.concentration import SIZES, Concentration, attribute_concentration, concentration_within_classes
 from magnet.files import inside, read_record, write_record
 from magnet.index import ClusterIndex
 from magnet.report.pictures import data_uri, photographs, square_side, squares, webp
@@ -37,19 +37,66 @@ EXEMPLARS = 6  # of a class
 SIDE = 112  # of a picture
 
 
+Number = Annotated[float, Bounds(-1e9, 1e9)]
+Rival = TypedDict(
+    "Rival", {"class": str, "cluster": Count, "size": Count, "own": Count, "own_size": Count, "distance": Number}
+)
+
+
+class Pair(TypedDict):
+    """Two classes of which one is taken for the other: ids, how often, and pictures of the mistakes."""
+
+    label: Count
+    taken: Count
+    n: Count
+    mistakes: list[str]
+
+
+class Confusion(TypedDict):
+    """See `confusion_findings`."""
+
+    classes: list[Count]
+    n: list[Count]
+    cells: list[tuple[Count, Count, Count]]
+    pairs: list[Pair]
+    exemplars: dict[str, list[str]]
+    small: bool
+
+
+class Precision(TypedDict):
+    """Attribute precision at the sizes of neighbourhoods, over all attributes and of each; None: not known."""
+
+    precision: list[Share | None]
+    base: Share | None
+    lift: list[Number | None]
+    counts: list[Count]
+    per_attribute: list[list[Share | None]]
+    chance: list[Share | None]
+
+
+class AttributeFindings(TypedDict):
+    """See `attribute_findings`."""
+
+    level: Literal["class", "image"]
+    names: list[str]
+    sizes: list[Count]
+    all: Precision
+    within: Precision | None
+
+
 @dataclass(frozen=True)
 class Findings:
     """Plain values only, as JSON holds them."""
 
     evaluation: dict[str, Any]  # of `magnet.runs.evaluate.evaluate`, which keeps it itself
     impostors: dict[str, list[dict[str, Any]]]  # of each of its worst classes: see `rivals`
-    sigma: float  # the unit of their distances
+    sigma: Positive  # the unit of their distances
     classes: list[str]
     confusion: dict[str, Any]  # see `magnet.report.summary.findings.confusion_findings`
     attributes: dict[str, Any] | None  # see `attribute_findings`; None: the data has none
     examples: str  # a fingerprint of the examples that were evaluated
     digest: str  # of the data, as a whole
-    seconds: float  # that measuring took, with the evaluation
+    seconds: Seconds  # that measuring took, with the evaluation
 
     def save(self, folder: Path) -> None:
         """Keep them in the cache of the run; where that cannot be written, they are measured again next time."""
@@ -59,19 +106,49 @@ class Findings:
             write_record(path, {"key": key, "findings": {**asdict(self), "evaluation": {}}})
 
     @classmethod
-    def load(cls, folder: Path, evaluation: dict[str, Any]) -> "Findings | None":
-        """What was measured of this checkpoint under these settings, if it was, beside its evaluation."""
-        path, key = _place(folder)
+    def load(cls, run: Run, evaluation: dict[str, Any]) -> "Findings | None":
+        """What was measured of this checkpoint and data under these settings, if it was, beside its evaluation."""
+        path, key = _place(run.folder)
         with suppress(OSError, UserError):
             known: _Kept = read_record(path, _Kept)
-            if known["key"] == key:
-                return replace(known["findings"], evaluation=evaluation)
+            found = known["findings"]
+            if known["key"] == key and found.digest == run.embeddings.digest and _whole(found, run.classes):
+                return replace(found, evaluation=evaluation)
         return None
 
 
 class _Kept(TypedDict):
     key: str  # of all that they depend on
     findings: Findings
+
+
+def _whole(found: Findings, classes: list[str]) -> bool:
+    """Whether all values have their types, ids of classes exist, lists are as long as they should be, and pictures
+    are pictures: a checksum tells accidents, but not a file that somebody wrote.
+    """
+    matrix: Confusion = checked(found.confusion, Confusion, "confusion")
+    attributes: AttributeFindings | None = checked(found.attributes, AttributeFindings | None, "attributes")
+    checked(found.impostors, dict[str, list[Rival]], "impostors")
+    count = len(classes)
+    ids = [*matrix["classes"], *(id for cell in matrix["cells"] for id in cell[:2])]
+    ids += [id for pair in matrix["pairs"] for id in (pair["label"], pair["taken"])]
+    pictures = [picture for pair in matrix["pairs"] for picture in pair["mistakes"]]
+    pictures += [picture for some in matrix["exemplars"].values() for picture in some]
+    if found.classes != classes or len(matrix["n"]) != count or max(ids, default=0) >= count:
+        return False
+    if not all(picture.startswith(data_uri(b"")) for picture in pictures):
+        return False
+    if attributes is None:
+        return True
+    sizes, number = list(SIZES), len(attributes["names"])
+    return attributes["sizes"] == sizes and all(
+        len(part["precision"]) == len(part["lift"]) == len(sizes)
+        and len(part["counts"]) == len(part["chance"]) == len(part["per_attribute"]) == number
+        and all(len(row) == len(sizes) for row in part["per_attribute"])
+        and all(None not in row for row, n in zip(part["per_attribute"], part["counts"], strict=True) if n)
+        for part in (attributes["all"], attributes["within"])
+        if part is not None
+    )
 
 
 def _place(folder: Path) -> tuple[Path, str]:
@@ -150,8 +227,8 @@ def _measure(folder: Path, notes: list[str], report: Report | None) -> Findings:
         raise UserError(f"{run.config.data} has no test part to evaluate on")
     notes += run.notes
     evaluation = evaluate(run)
-    known = Findings.load(folder, evaluation)
-    if known is not None and known.digest == run.embeddings.digest:
+    known = Findings.load(run, evaluation)
+    if known is not None:
         return known
     start = time.perf_counter()
     sigma = run.rule("knc").variance ** 0.5
@@ -183,9 +260,7 @@ def _earlier(folder: Path) -> Findings | None:
     """What is kept of a run whose data cannot be opened."""
     with suppress(UserError):
         run = Run(folder, need_data=False)
-        known = Findings.load(folder, evaluate(run))
-        if known is not None and known.digest == run.embeddings.digest:
-            return known
+        return Findings.load(run, evaluate(run))
     return None
 
 
