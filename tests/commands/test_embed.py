@@ -52,6 +52,10 @@ def test_bad_input(digits_run, tmp_path, complaint):
     assert "no run at" in complaint("embed", tmp_path / "no", "--data", "digits", "--out", out)
     assert "does not exist" in complaint("embed", digits_run, "--data", tmp_path / "no.npz", "--out", out)
     assert "no validation" in complaint("embed", digits_run, "--data", "digits", "--out", out, "--part", "validation")
+    np.save(tmp_path / "rows.npy", np.zeros((2, 64), np.float32))
+    for option in (("--label", "y"), ("--part", "test")):
+        words = complaint("embed", digits_run, tmp_path / "rows.npy", "--out", out, *option)
+        assert "--label and --part are of labelled data" in words
     assert not out.exists()
 
 

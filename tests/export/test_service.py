@@ -4,9 +4,11 @@ import base64
 import http.client
 import io
 import json
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -28,10 +30,9 @@ JSON = {"Content-Type": "application/json"}
 
 def start(model, **options):
     """A server of a model on a free port of the loopback, in a thread; gives the server, the thread and the port."""
-    from magnet.export.service import make_service
+    from magnet.export.service import make_server, make_service
 
-    config = uvicorn.Config(make_service(model, **options), host="127.0.0.1", port=0, log_level="error")
-    server = uvicorn.Server(config)
+    server = make_server(make_service(model, **options), host="127.0.0.1", port=0)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     deadline = time.monotonic() + 30
@@ -217,6 +218,80 @@ def test_fifty_clients_at_once_get_their_own_answers(port, model):
     made, wrong = many_clients(port, 50, 4, 20, model.classify(X).labels)
     assert made >= 50
     assert wrong == []
+
+
+def test_slow_clients_are_let_go_and_others_are_answered(model, monkeypatch):
+    from magnet.export import service
+
+    monkeypatch.setattr(service, "GRACE", 1.0)
+    server, thread, port = start(model)
+    head = b"POST /search?count=1000 HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+    body = json.dumps({"vectors": X.tolist()}).encode()
+    unread = head + str(len(body)).encode() + b"\r\n\r\n" + body  # an answer of megabytes, again and again
+    silent, half_a_head, half_a_body = [b""] * 5, [head] * 5, [head + b"99\r\n\r\n{"] * 5
+    sockets, most, until = [], 0, time.monotonic() + 30
+    for text in [*silent, *half_a_head, *half_a_body, unread * 6]:
+        client = socket.create_connection(("127.0.0.1", port))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**14)
+        client.setblocking(False)
+        with suppress(BlockingIOError):
+            client.send(text)
+        sockets.append(client)
+    assert ask(port, "GET", "/health")[0] == 200
+    while (server.server_state.connections or most < 15) and time.monotonic() < until:
+        most = max(most, len(server.server_state.connections))
+        for client in sockets[5:15]:
+            with suppress(OSError):
+                client.send(b"x")  # a byte now and then changes nothing
+        time.sleep(0.1)
+    assert (most >= 15, len(server.server_state.connections)) == (True, 0)
+    assert ask(port, "POST", "/classify", {"vectors": [X[0].tolist()]})[0] == 200
+    for client in sockets:
+        client.close()
+    server.should_exit = True
+    thread.join(10)
+
+
+def test_a_request_that_takes_its_time_but_arrives_is_answered(model, monkeypatch):
+    from magnet.export import service
+
+    monkeypatch.setattr(service, "GRACE", 0.5)
+    monkeypatch.setattr(service, "RATE", 100)
+    server, thread, port = start(model)
+    body = json.dumps({"vectors": [X[0].tolist()]}).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.putrequest("POST", "/classify")
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders()
+    for part in range(5):
+        connection.send(body[len(body) * part // 5 : len(body) * (part + 1) // 5])
+        time.sleep(0.25)
+    assert connection.getresponse().status == 200
+    connection.close()
+    server.should_exit = True
+    thread.join(10)
+
+
+def test_requests_that_wait_take_no_more_memory_than_a_few_of_the_largest(model, monkeypatch):
+    from magnet.export import service
+
+    monkeypatch.setattr(service, "MOST_WAITING", 2)
+    server, thread, port = start(model, most_bytes=10_000)
+    clients = []
+    for _ in range(3):
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        client.putrequest("POST", "/classify")
+        client.putheader("Content-Length", "9000")
+        client.endheaders()
+        client.send(b" " * 8999)
+        clients.append(client)
+    answer = clients[2].getresponse()
+    assert (answer.status, "wait for an answer: try again later" in answer.read().decode()) == (503, True)
+    for client in clients[:2]:
+        client.close()
+    server.should_exit = True
+    thread.join(10)
 
 
 def test_an_address_that_is_taken_is_said():

@@ -84,8 +84,6 @@ def odd_readers(run: Path, folder: Path, cases: int | None, seed: int) -> Iterat
         taken = ("run", "runs", "inputs", "first", "second", "spec", "push")  # words; and what goes to the network
         own = OF_TUNE if name == "tune" else [field for field in named if field not in taken]
         pairs += [(name, place, value) for place in (*own, *range(len(words))) for value in (*VALUES, *MORE)]
-    # The data of all folders is looked through, and that takes its time.
-    pairs = [(name, place, value) for name, place, value in pairs if value != "/" or place not in ("data", 0)]
     written = ("out", "to", "table")
     pairs = [(name, place, value) for name, place, value in pairs if place not in written or not value.startswith("..")]
     if cases is not None:

@@ -37,6 +37,31 @@ def test_what_is_no_file_is_refused_when_it_comes_as_an_image(kind, tmp_path, da
         decode(path, 8)
 
 
+def test_a_walk_through_a_whole_disk_is_given_up(tmp_path, monkeypatch):
+    from magnet.commands.inputs import read_queries
+    from magnet.data import listings
+
+    monkeypatch.setattr(listings, "MOST_OTHERS", 20)
+    for name in ("a", "b"):
+        (tmp_path / "disk" / name).mkdir(parents=True)
+        for i in range(15):
+            (tmp_path / "disk" / name / f"{i}.txt").touch()
+    outcome = command("data", "look", tmp_path / "disk")
+    assert (outcome.kind, "that are no images, and 0 images: is it the right folder?" in outcome.words) == (SAID, True)
+    with pytest.raises(UserError, match="that are no images"):
+        read_queries("images", (8, 8, 3), [tmp_path / "disk"])
+
+
+def test_links_in_a_circle_are_walked_once(tmp_path):
+    """Each folder held two links to itself: following them to the end of all paths would take for ever."""
+    from magnet.data.sources import are_photographs
+
+    (tmp_path / "a").mkdir()
+    for name in ("b", "c"):
+        (tmp_path / "a" / name).symlink_to(tmp_path / "a")
+    assert not are_photographs(str(tmp_path))
+
+
 def test_a_program_that_comes_as_an_image_is_not_run(tmp_path, monkeypatch):
     from PIL import EpsImagePlugin, Image
 

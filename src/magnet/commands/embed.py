@@ -64,6 +64,8 @@ def main(arguments: Sequence[str]) -> None:
     check_inputs(options.inputs)
     if options.data:
         find_source(options.data, label=options.label)
+    elif options.label or options.part != "all":
+        raise UserError("--label and --part are of labelled data: give it as --data")
 
     from magnet.runs.run import Run
 

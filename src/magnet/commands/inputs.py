@@ -1,7 +1,6 @@
 """The inputs of commands that query a model: photos or vectors without labels, read from files."""
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from magnet.data.arrow import read_table
 from magnet.data.columns import VECTORS as ARRAYS
 from magnet.data.dataset import Unlabelled
 from magnet.data.images import decode
-from magnet.data.listings import is_image
+from magnet.data.listings import walk_images
 from magnet.data.tables import read_vectors
 from magnet.errors import UserError
 from magnet.export import Model, load
@@ -79,15 +78,7 @@ def embed_queries(run: Run, queries: Queries, *, test: bool) -> Tensor:
 
 
 def _photos(folder: Path) -> list[Path]:
-    found, seen = [], set()
-    for place, folders, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(place)
-        if real in seen:  # a link to a folder that was visited
-            folders.clear()
-            continue
-        seen.add(real)
-        found += [Path(place) / name for name in names if is_image(name)]
-    found.sort()
+    found = sorted(image for _, image in walk_images([folder], links=True))
     if not found:
         raise UserError(f"{folder} holds no images, and no folder in it does")
     return found

@@ -47,11 +47,11 @@ def main(arguments: Sequence[str]) -> None:
         import uvicorn
     except ImportError as error:
         raise UserError("magnet serve needs FastAPI and uvicorn: pip install 'magnet-loss[serve]'") from error
-    del fastapi
+    del fastapi, uvicorn
     listener = listen(options.host, options.port)
 
     from magnet.export import load
-    from magnet.export.service import MEBIBYTE, make_service
+    from magnet.export.service import MEBIBYTE, make_server, make_service
     from magnet.training.folder import merging_note
 
     say_notes([merging_note(options.run)])
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> None:
     host, port = options.host, listener.getsockname()[1]
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     print(f"serving {options.run} at http://{where} (its description: /docs); Ctrl-C ends it", flush=True)
-    uvicorn.Server(uvicorn.Config(service, log_level="warning")).run(sockets=[listener])
+    make_server(service).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -6,7 +6,7 @@ The train, validation and test parts that a source states are kept; missing ones
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol, overload
@@ -26,6 +26,7 @@ EXTENSIONS = frozenset([".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif"
 # called: EPS, for one, is a program, which Pillow has run by Ghostscript.
 FORMATS = frozenset(["AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP"])
 UNKNOWN = ("", "nan", "?")  # values of an attribute
+MOST_OTHERS = 50_000  # files and folders that are no images, met in a search for images
 MOST_VALUES = 100  # of a categorical attribute
 
 
@@ -200,9 +201,8 @@ def list_folder(folder: Path) -> Listing:
         parts, given = [""], False
     rows: list[tuple[str, Path, int]] = []
     for part in parts:
-        for name in _subfolders(folder / part):
-            images = _images(folder / part / name)
-            rows += [(name, image, PARTS.get(part.lower(), 0)) for image in images]
+        own = [folder / part / name for name in _subfolders(folder / part)]
+        rows += [(place.name, image, PARTS.get(part.lower(), 0)) for place, image in walk_images(own)]
     if not rows:
         raise UserError(
             f"{folder}: found no images in subfolders; expected one folder a class, holding "
@@ -255,12 +255,31 @@ def _subfolders(folder: Path) -> list[str]:
     return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
 
 
-def _images(folder: Path) -> list[Path]:
-    found = []
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(place, name) for name in sorted(files) if is_image(name)]
-    return found
+def walk_images(folders: Iterable[Path], *, links: bool = False) -> Iterator[tuple[Path, Path]]:
+    """Image files below folders, each with the folder of ``folders`` that it was found in, in the order of names.
+
+    Hidden folders are left out. With ``links``, links to folders are followed, each folder once. A walk that meets
+    very many files of which hardly any are images, such as one through a whole disk, is given up with a `UserError`.
+    """
+    seen: set[str] = set()
+    images = others = 0
+    for start in folders:
+        for place, below, files in os.walk(start, followlinks=links):
+            real = os.path.realpath(place) if links else place
+            if real in seen:
+                below.clear()
+                continue
+            seen.add(real)
+            below[:] = sorted(name for name in below if not name.startswith("."))
+            found = sorted(name for name in files if is_image(name))
+            images, others = images + len(found), others + len(files) - len(found) + len(below)
+            if others > max(MOST_OTHERS, 10 * images):
+                raise UserError(
+                    f"{start}: {others:,} files and folders were found that are no images, and {images:,} images: is "
+                    "it the right folder? Give the one that holds the images alone."
+                )
+            for name in found:
+                yield start, Path(place, name)
 
 
 def stratified(labels: np.ndarray, fraction: float, rng: np.random.Generator) -> np.ndarray:

@@ -6,9 +6,8 @@ Nothing here imports torch.
 from __future__ import annotations
 
 import io
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -24,7 +23,7 @@ from magnet.data.benchmarks import READERS, SOURCES
 from magnet.data.benchmarks.source import incomplete, require_pieces
 from magnet.data.columns import assign
 from magnet.data.groups import LEVELS, take_levels
-from magnet.data.listings import EncodedImage, Listing, is_image, list_folder, open_image
+from magnet.data.listings import EncodedImage, Listing, list_folder, open_image, walk_images
 from magnet.data.tables import check_metadata, csv_columns, find_metadata, list_csv, list_metadata, metadata_columns
 from magnet.errors import UserError, did_you_mean
 from magnet.files import reading
@@ -188,7 +187,7 @@ def are_photographs(spec: str, label: str = "") -> bool:
     """
     name, colon, folder = spec.partition(":")
     path = Path(folder if colon and name.replace("-", "").isalpha() else spec).expanduser()
-    found: list[Path | EncodedImage] = list(islice(_files(path), FEW))
+    found: list[Path | EncodedImage] = [image for _, image in islice(walk_images([path], links=True), FEW)]
     if not found and path.exists() and kind_of(spec) == "images":  # in archives or tables, or at paths in a table
         with suppress(UserError):
             content = find_source(spec, label=label)().content
@@ -204,12 +203,6 @@ def short_side(images: Iterable[Path | EncodedImage]) -> int:
         with suppress(Exception), open_image(file) as opened:  # a damaged image is reported when it is decoded
             sides.append(min(opened.size))
     return median_low(sides) if sides else 0
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """Image files in a folder, in any order; none if it is not a folder."""
-    for place, _, names in os.walk(folder, followlinks=True):
-        yield from (Path(place) / name for name in names if is_image(name))
 
 
 def list_digits() -> Listing:

@@ -1,17 +1,22 @@
 """A model over HTTP: classify, embed and search, with limits, and errors as JSON.
 
-Needs FastAPI (the extra ``serve``), which also makes the description of the service at ``/openapi.json`` and ``/docs``.
+Needs FastAPI and uvicorn (the extra ``serve``). FastAPI also makes the description of the service at ``/openapi.json``
+and ``/docs``.
 """
 
+import asyncio
 import base64
 import binascii
 import io
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import h11
 import numpy as np
+import uvicorn
 from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
@@ -19,6 +24,8 @@ from fastapi.responses import JSONResponse
 from PIL import Image
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from magnet import __version__
 from magnet.data.images import MOST_PIXELS
@@ -29,6 +36,9 @@ from magnet.export.model import Model
 MEBIBYTE = 2**20
 MOST_INPUTS = 256  # in one request
 MOST_COUNT = 1000  # nearest examples
+MOST_WAITING = 8  # requests of the largest size whose bytes are held at once
+MOST_CONNECTIONS = 512  # of which requests are answered: an open connection is an open file, often at most 1,024
+GRACE, RATE = 20.0, 2**14  # seconds for a request to arrive or an answer to be read; and the bytes that give one more
 Inputs = np.ndarray | list[Image.Image]
 
 
@@ -101,25 +111,29 @@ def make_service(model: Model, *, most_bytes: int = 16 * MEBIBYTE) -> FastAPI:
     service.add_exception_handler(UserError, _user_error)
     service.add_exception_handler(HTTPException, _http_error)
     service.add_exception_handler(RequestValidationError, _invalid)
+    service.add_exception_handler(ClientDisconnect, _gone)
     service.add_exception_handler(Exception, _failed)
     # One request at a time: torch has the processor's threads to itself, and memory holds the images of one.
     turn = threading.Lock()
     kind, width = model.description.kind, model.description.network.shape[0]
 
+    held = Held(MOST_WAITING * most_bytes)
+
     async def asked(request: Request, work: Callable[[Inputs], Any]) -> Any:
-        body = await read_body(request, most_bytes)
-        media = request.headers.get("content-type", "").split(";")[0].strip().lower()
+        with held.request() as take:
+            body = await read_body(request, most_bytes, take)
+            media = request.headers.get("content-type", "").split(";")[0].strip().lower()
 
-        def compute() -> Any:
-            with turn:
-                return work(sent_images(media, body) if kind == "images" else sent_vectors(media, body, width))
+            def compute() -> Any:
+                with turn:
+                    return work(sent_images(media, body) if kind == "images" else sent_vectors(media, body, width))
 
-        return await run_in_threadpool(compute)
+            return await run_in_threadpool(compute)
 
     described = {"requestBody": _body_description(kind, width)}
 
     @service.get("/health", response_model=Health)
-    def health() -> Any:
+    async def health() -> Any:
         """Whether the service is up, and what it serves."""
         return {
             "status": "ok",
@@ -158,6 +172,99 @@ def make_service(model: Model, *, most_bytes: int = 16 * MEBIBYTE) -> FastAPI:
     return service
 
 
+class Held:
+    """The bytes of all requests that have no answer yet: at most ``most``."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.bytes = most, 0
+
+    @contextmanager
+    def request(self) -> Iterator[Callable[[int], None]]:
+        """A request that takes bytes as they arrive; one that finds no room is answered with 503."""
+        own = 0
+
+        def take(count: int) -> None:
+            nonlocal own
+            if self.bytes + count > self.most:
+                raise HTTPException(503, f"{self.bytes:,} bytes of other requests wait for an answer: try again later")
+            self.bytes, own = self.bytes + count, own + count
+
+        try:
+            yield take
+        finally:
+            self.bytes -= own
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP whose patience has an end: without it, clients that send or read almost nothing hold connections for ever.
+
+    A request must arrive, and an answer be read, within ``GRACE`` seconds; ``RATE`` bytes of a request give one more.
+    """
+
+    _sending: asyncio.TimerHandle | None = None  # waits for the rest of a request
+    _reading: asyncio.TimerHandle | None = None  # waits for the answer to be read
+    _since, _received = 0.0, 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request; wait for the rest, if there is more to come."""
+        self._received += len(data)
+        super().data_received(data)
+        self._wait()
+
+    def pause_writing(self) -> None:
+        """Much of an answer is unread."""
+        super().pause_writing()
+        if self._reading is None:
+            self._reading = self.loop.call_later(GRACE, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It was read."""
+        super().resume_writing()
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        for timer in filter(None, (self._sending, self._reading)):
+            timer.cancel()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        waits = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        if waits and self._sending is None:
+            self._since, self._sending = self.loop.time(), self.loop.call_later(GRACE, self._look)
+        elif not waits and self._sending is not None:
+            self._sending.cancel()
+            self._sending, self._received = None, 0
+
+    def _look(self) -> None:
+        left = self._since + GRACE + self._received / RATE - self.loop.time()
+        if left <= 0:
+            self.transport.abort()
+        else:
+            self._sending = self.loop.call_later(left, self._look)
+
+
+def make_server(service: FastAPI, **options: Any) -> uvicorn.Server:
+    """A server of a service that slow clients cannot hold; ``options`` are those of `uvicorn.Config`."""
+    config = uvicorn.Config(
+        service,
+        http=PatientProtocol,
+        ws="none",
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=5,
+        log_level="error",
+        **options,
+    )
+    return uvicorn.Server(config)
+
+
 def classified(model: Model, inputs: Inputs, refuse: bool) -> list[dict[str, Any]]:
     """The answers of a model, as plain values."""
     found = model.classify(inputs, refuse=refuse)
@@ -176,8 +283,8 @@ def classified(model: Model, inputs: Inputs, refuse: bool) -> list[dict[str, Any
     ]
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The body of a request, given up as soon as it is too large."""
+async def read_body(request: Request, most: int, take: Callable[[int], None]) -> bytes:
+    """The body of a request, given up as soon as it is too large; ``take`` is told of its bytes as they arrive."""
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:
         raise HTTPException(413, f"the request has {int(length):,} bytes; at most {most:,} are taken")
@@ -186,6 +293,7 @@ async def read_body(request: Request, most: int) -> bytes:
         size += len(part)
         if size > most:
             raise HTTPException(413, f"the request has more than {most:,} bytes, which is all that is taken")
+        take(len(part))
         parts.append(part)
     if not size:
         raise HTTPException(400, "the request is empty: send an image, or JSON")
@@ -288,6 +396,10 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
     first = error.errors()[0]
     place = ".".join(str(word) for word in first["loc"])
     return JSONResponse({"error": f"{place}: {first['msg']}"}, 422)
+
+
+def _gone(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": "the client left before its request had arrived"}, 400)  # nobody reads it
 
 
 def _failed(request: Request, error: Exception) -> JSONResponse:

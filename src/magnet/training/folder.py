@@ -52,13 +52,14 @@ MANIFEST = "manifest.json"
 LEARNER, STATE, INDEX = "learner.safetensors", "state.safetensors", "index.safetensors"
 JOURNAL = "metrics.jsonl"
 MOST_LINE, MOST_NUMBER = 2**20, 1e30  # bytes of a line of the journal, and a number in it
-NEEDED = {"time": {"seconds": dict[str, Seconds]}, "validation": {"error": Share}}  # in records of a kind
 FILE = "parts.safetensors"  # in a run folder
 NO_PART = 3  # of an example that came later
 KEPT = 2  # checkpoints: the latest ones, beside the best
 NAME = re.compile(r"step-(\d{8,12})")
 ATTEMPTS = 20  # to open a checkpoint while a running training deletes old ones
 Values = dict[str, Any]
+# What records of the journal must hold, by their kind.
+NEEDED: dict[str, Values] = {"time": {"seconds": dict[str, Seconds]}, "validation": {"error": Share}}
 
 
 class Progress(TypedDict, total=False):
