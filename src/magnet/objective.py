@@ -279,6 +279,10 @@ class MagnetLoss(nn.Module):
                 value.device.type == "meta" or bool((value.isfinite() & (value >= 0)).all())
             ):
                 rest[-1].append(f"{prefix}{name} must be finite and >= 0; found {value}")
+        average, weight = (state_dict.get(prefix + name) for name in ("average", "weight"))
+        known = all(isinstance(value, Tensor) and value.device.type != "meta" for value in (average, weight))
+        if known and average.numel() == weight.numel() == 1 and weight > 0 and not (average / weight).isfinite():
+            rest[-1].append(f"{prefix}average over {prefix}weight must be finite; found {average} / {weight}")
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @property

@@ -1,5 +1,6 @@
 """Files of runs, bundles and estimators with one value changed, and checksums that fit: what only a person can make."""
 
+import contextlib
 import json
 import random
 import shutil
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from safetensors import safe_open
 from torch import Tensor
@@ -18,6 +20,8 @@ from faults.damage import commands
 from faults.hostile import spoilt_json
 from faults.outcomes import Outcome, command, printed
 from magnet.files import DIGEST, file_digest, record_digest, write_tensors
+from training.short_runs import run as train
+from training.short_runs import stop_at
 
 MANIFESTS = ("manifest.json", "bundle.json")  # which name the checksums of the files beside them
 
@@ -30,6 +34,7 @@ def forged(run: Path, scratch: Path, cases: int, seed: int) -> Iterator[tuple[st
     used = Path(shutil.copytree(run, scratch / "used"))  # with all that commands keep in a run
     for words in (["suspects", used], ["report", used, "--out", scratch / "r.html"]):
         printed(*words)
+    stopped = stopped_run(scratch / "stopped", run.parent / "x.npz")
     X, y = (np.load(run.parent / "x.npz")[name] for name in ("X", "y"))
     estimators = {kind.__name__: kind(random_state=0).fit(X, y) for kind in (magnet.NearestClustersClassifier, _short)}
     for number in range(cases):
@@ -41,17 +46,11 @@ def forged(run: Path, scratch: Path, cases: int, seed: int) -> Iterator[tuple[st
             case = f"estimator, {changed}, seed {seed}, {number}"
             yield case, called(lambda odd, model=model: _use(model, scratch, X, y), _Any())
             continue
-        copy = scratch / what
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(used if what == "run" else run.parent / "bundle", copy)
-        files = sorted(path for path in copy.rglob("*") if path.suffix in (".json", ".jsonl", ".safetensors"))
-        path = chance.choice(files)
-        changed = f"{what}, {path.relative_to(copy)}: {forge(path, chance)}"
         asked = commands(run, scratch)
-        if what == "run" and chance.random() < 0.2:  # these take a second
+        if what == "run" and chance.random() < 0.25:  # these take a second
             asked = {
-                "train": ["train", "--resume", run, "--epochs", "4", "--quiet", "--no-evaluate"],
-                "verify": ["verify", run, run.parent / "rows.npy", run.parent / "rows.npy"],
+                "train": ["train", "--resume", run, "--quiet"],
+                "verify": ["verify", run, run.parent / "rows.npy", run.parent / "rows.npy", "--false-accepts", "0.3"],
                 "suspects": ["suspects", run],
                 "report": ["report", run, "--out", scratch / "r.html"],
                 "export": ["export", run, "--to", scratch / "exported", "--force"],
@@ -61,11 +60,26 @@ def forged(run: Path, scratch: Path, cases: int, seed: int) -> Iterator[tuple[st
             asked = {name: asked[name] for name in ("classify", "search")}
             asked["load"] = []
         which = chance.choice(sorted(asked))
+        copy = scratch / what
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(stopped if which == "train" else used if what == "run" else run.parent / "bundle", copy)
+        files = sorted(path for path in copy.rglob("*") if path.suffix in (".json", ".jsonl", ".safetensors"))
+        path = chance.choice(files)
+        changed = f"{what}, {path.relative_to(copy)}: {forge(path, chance)}"
         case = f"{changed}, {which}, seed {seed}, {number}"
         if which == "load":
             yield case, called(lambda odd, copy=copy: _ask(copy, rows), _Any())
         else:
             yield case, command(*[copy if word == run else word for word in asked[which]])
+
+
+def stopped_run(folder: Path, data: Path) -> Path:
+    """A run that was interrupted, and can be resumed."""
+    options = {"epochs": 4, "validation": 0.2, "keep_refreshes": 2, "quiet": True, "evaluate": False}
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        stop_at(patch, 8)
+        train(folder, str(data), **options)
+    return folder
 
 
 def _short(random_state: int) -> magnet.MagnetClassifier:

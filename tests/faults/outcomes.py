@@ -39,25 +39,39 @@ def at_most(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def command(*words: object, expected: str | None = None, seconds: int = 60) -> Outcome:
-    """A command in this process. Without ``expected``, what it must print, any success will do."""
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int | None  # None: in an exception, or not at all
+    out: str
+    err: str  # or the exception
+
+
+def caught(*words: object, seconds: int = 60) -> Ended:
+    """A command in this process."""
     out, err = io.StringIO(), io.StringIO()
     try:
         with at_most(seconds), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main([str(word) for word in words])
-    except TooLongError:
-        return Outcome(HANG, " ".join(map(str, words)))
     except SystemExit as stop:  # how the reader of options ends
         code = stop.code if isinstance(stop.code, int) else 2
+    except TooLongError:
+        return Ended(None, "", HANG)
     except BaseException as error:
-        return Outcome(TRACEBACK, f"{type(error).__name__}: {error}")
-    said = err.getvalue().strip()
+        return Ended(None, "", f"{type(error).__name__}: {error}")
+    return Ended(code, out.getvalue(), err.getvalue().strip())
+
+
+def command(*words: object, expected: str | None = None, seconds: int = 60) -> Outcome:
+    """A command in this process. Without ``expected``, what it must print, any success will do."""
+    code, out, said = caught(*words, seconds=seconds)
+    if code is None:
+        return Outcome(HANG, " ".join(map(str, words))) if said == HANG else Outcome(TRACEBACK, said)
     if code:
-        one_line = bool(said or out.getvalue().strip())
-        return Outcome(SAID if one_line and "Traceback" not in said else TRACEBACK, said)
-    if expected is None or out.getvalue() == expected:
+        return Outcome(SAID if (said or out.strip()) and "Traceback" not in said else TRACEBACK, said)
+    if expected is None or out == expected:
         return Outcome(SAME, said)
-    return Outcome(SAID if said else SILENT, said or out.getvalue()[:200])
+    return Outcome(SAID if said else SILENT, said or out[:200])
 
 
 def call(function: Callable[[], Any], allowed: tuple[type[Exception], ...], seconds: int = 20) -> Outcome:

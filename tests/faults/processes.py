@@ -9,14 +9,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from unittest.mock import patch
 
 from faults.damage import commands
-from faults.outcomes import SAID, SAME, SILENT, TRACEBACK, Outcome, printed
+from faults.outcomes import HANG, SAID, SAME, SILENT, TRACEBACK, Outcome, command, printed
+from magnet.training import loop
 from magnet.training.folder import FOLDER, checkpoints
-from training.short_runs import SMALL, differences, flags, run, settings, start, write_vectors
+from training.short_runs import SMALL, differences, flags, run, settings, start, write_images, write_vectors
 
 LONG = {"epochs": 60, "checkpoint_every": 2, "refresh_every": 7, "preset": "paper/default", "quiet": True}
 
@@ -151,3 +153,87 @@ def readers_beside_a_trainer(folder: Path, reads: int) -> Iterator[tuple[str, Ou
     finally:
         process.kill()
         process.communicate()
+
+
+TORCHRUN = ("--standalone", "--nproc-per-node", "2", "-m", "magnet")
+ENDS_WITHIN = 60.0  # seconds after a rank was stopped or killed
+
+
+def broken_ranks(folder: Path, cases: int, seed: int) -> Iterator[tuple[str, Outcome]]:
+    """A rank of two under torchrun that is stopped or killed at a random moment: all end within a minute and say which
+    one it was, and the run, resumed, ends like one that was left alone.
+    """
+    chance = random.Random(seed)
+    folder.mkdir(parents=True)
+    options = LONG | {"epochs": 60, "validation": 0.2, "backbone": "mlp"}
+    # From a file: torchrun would take --start for an abbreviation of an option of its own.
+    settings(folder / "any", "digits", **options).save(folder / "settings.yaml")
+    words = ("train", "--config", str(folder / "settings.yaml"), "--out")
+    start(*TORCHRUN, *words, str(folder / "whole"), module="torch.distributed.run").communicate(timeout=300)
+    for number in range(cases):
+        what, rank = ("stopped", "killed")[number % 2], number // 2 % 2
+        out = folder / f"run-{number}"
+        process = start(*TORCHRUN, *words, str(out), module="torch.distributed.run")
+        while process.poll() is None and not checkpoints(out / FOLDER):
+            time.sleep(0.02)
+        time.sleep(chance.uniform(0, 1))
+        hit = [pid for pid in _children(process.pid) if f"RANK={rank}".encode() in _environment(pid)]
+        for pid in hit:
+            os.kill(pid, signal.SIGSTOP if what == "stopped" else signal.SIGKILL)
+        begun = time.monotonic()
+        try:
+            output, _ = process.communicate(timeout=2 * ENDS_WITHIN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            yield f"rank {rank} {what}", Outcome(HANG, "the others did not end")
+            continue
+        took = time.monotonic() - begun
+        # torchrun itself names a rank that has ended, below this title.
+        cause = output.partition("Root Cause")[2]
+        named = f"rank {rank} has not answered" in output if what == "stopped" else f": {rank} (local_rank" in cause
+        ended = bool(hit) and process.returncode != 0 and took < ENDS_WITHIN and named
+        yield f"rank {rank} {what}", Outcome(SAID if ended else SILENT, f"after {took:.0f} s: {output[-1500:]}")
+        again = start(*TORCHRUN, "train", "--resume", str(out), "--quiet", module="torch.distributed.run")
+        output, _ = again.communicate(timeout=300)
+        same = again.returncode == 0 and not differences(folder / "whole", out)
+        yield f"resumed after rank {rank} was {what}", Outcome(SAME if same else TRACEBACK, output[-1500:])
+        shutil.rmtree(out)
+
+
+def killed_workers(folder: Path) -> Iterator[tuple[str, Outcome]]:
+    """Processes that decode images and are killed: said, and the run, resumed, ends like one that was left alone."""
+    folder.mkdir(parents=True)
+    images, step = write_images(folder / "images", per_class=60), loop.Trainer._step
+    config = {
+        "backbone": "convnet", "hidden": 0, "image_size": 12, "steps": 40, "workers": 1, "quiet": True,
+        "clusters_per_batch": 2, "examples_per_cluster": 2, "preset": "paper/default", "checkpoint_every": 1,
+    }  # fmt: skip
+    whole = run(folder / "whole", images, **config)
+    for moment in (1, 2, 20):
+
+        def killing(trainer: loop.Trainer, moment: int = moment) -> None:
+            step(trainer)
+            if trainer.step == moment:
+                kill_workers()
+
+        out = folder / f"run-{moment}"
+        with patch.object(loop.Trainer, "_step", killing):
+            outcome = command("train", *flags(settings(out, images, **config)))
+        said = "a process that decodes images has ended" in outcome.words and "go on: magnet train" in outcome.words
+        yield f"a worker killed at step {moment}", outcome if said else Outcome(SILENT, outcome.words)
+        outcome = command("train", "--resume", out, "--quiet")
+        same = outcome.kind == SAME and not differences(whole, out)
+        yield f"resumed after step {moment}", outcome if same else Outcome(TRACEBACK, outcome.words)
+
+
+def kill_workers() -> None:
+    for worker in active_children():
+        worker.kill()
+
+
+def _children(process: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def _environment(process: int) -> list[bytes]:
+    return Path(f"/proc/{process}/environ").read_bytes().split(b"\0")

@@ -8,6 +8,7 @@ import argparse
 import os
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -20,13 +21,22 @@ from unittest.mock import patch
 import magnet
 from export.test_service import X, many_clients, start
 from faults.calls import random_calls
+from faults.changed import changed_data
 from faults.damage import damaged_runs, make_run
 from faults.divergence import constant, diverging
 from faults.forged import forged
 from faults.hostile import damaged_inputs, hostile_data
 from faults.options import odd_options, odd_readers
 from faults.outcomes import GOOD, SAID, SAME, SILENT, Outcome, command
-from faults.processes import can_mount, full_disks, killed_runs, readers_beside_a_trainer, readers_of_full_disks
+from faults.processes import (
+    broken_ranks,
+    can_mount,
+    full_disks,
+    killed_runs,
+    killed_workers,
+    readers_beside_a_trainer,
+    readers_of_full_disks,
+)
 from magnet.files import tensors_digest
 from training.short_runs import run, write_vectors
 
@@ -46,6 +56,7 @@ def rows(folder: Path, share: float, seed: int, data: str) -> dict[str, Cases]:
         "forged files of runs, bundles and estimators": forged(finished, folder / "forged", part(2_000), seed),
         "hostile data and settings": hostile_data(folder / "hostile"),
         "damaged data files": damaged_inputs(folder / "inputs", part(10_000), seed),
+        "data or labels changed under a run, then a command": changed_data(folder / "changed", share, seed),
         "every option of train, odd values": odd_options(folder / "options", None if share >= 1 else part(800), seed),
         "options of the other commands, odd values": odd_readers(
             finished, folder / "readers", None if share >= 1 else part(900), seed
@@ -55,10 +66,13 @@ def rows(folder: Path, share: float, seed: int, data: str) -> dict[str, Cases]:
         "inputs that say nothing": constant(folder / "constant"),
         "readers beside a trainer": readers_beside_a_trainer(folder / "beside", part(600)),
         "trainings killed and resumed": killed_runs(folder / "killed", part(200), seed),
+        "a worker killed": killed_workers(folder / "workers"),
         "memory over a long training": flat_memory(folder / "memory", 3600 * share),
         "requests of fifty clients at once": fifty_clients(folder / "service", max(5.0, 60 * share)),
         "time for checksums and for reaching the disk": safety_cost(folder / "cost", data),
     }
+    if hasattr(signal, "SIGSTOP") and Path("/proc/self/environ").exists():
+        found["a rank stopped or killed"] = broken_ranks(folder / "ranks", part(8), seed)
     if can_mount():
         found["trainings on full disks"] = full_disks(folder / "full", [4 + 12 * i for i in range(part(32))])
         found["readers on full and read-only disks"] = readers_of_full_disks(folder / "disks", finished)

@@ -85,6 +85,8 @@ def test_a_foreign_state_of_the_sampler_is_named_and_changes_nothing(change, fou
 def test_a_state_that_is_not_finite_is_refused_by_the_loss():
     with pytest.raises(RuntimeError, match="average must be finite"):
         magnet.MagnetLoss().load_state_dict({"average": torch.tensor(math.nan), "weight": torch.tensor(1.0)})
+    with pytest.raises(RuntimeError, match="average over weight must be finite"):
+        magnet.MagnetLoss().load_state_dict({"average": torch.tensor(1.0), "weight": torch.tensor(1e-45)})
 
 
 def test_data_of_another_width_than_the_run_is_named(tmp_path):

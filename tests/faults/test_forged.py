@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import magnet
-from faults.forged import forged
-from faults.outcomes import GOOD, SAME, command
+from faults.forged import forged, stopped_run
+from faults.outcomes import GOOD, SAID, SAME, command
 from faults.test_damage import bad
 from magnet.errors import UserError
 from magnet.files import DIGEST, read_tensors, write_record, write_tensors
@@ -57,6 +57,19 @@ def test_a_run_whose_variance_is_zero_still_answers(damaged_run, tmp_path):
         del manifest[DIGEST]
         write_record(path.with_name(MANIFEST), manifest)
     assert command("classify", copy, damaged_run.parent / "rows.npy").kind in GOOD
+
+
+def test_a_run_is_not_resumed_with_clusters_of_other_classes(damaged_run, tmp_path):
+    run = stopped_run(tmp_path / "run", damaged_run.parent / "x.npz")
+    for path in run.rglob("index.safetensors"):
+        tensors, about, before = read_tensors(path, None)
+        tensors["centre_labels"].fill_(1)
+        after = write_tensors(path, tensors, about)
+        manifest = json.loads(path.with_name(MANIFEST).read_text().replace(before, after))
+        del manifest[DIGEST]
+        write_record(path.with_name(MANIFEST), manifest)
+    outcome = command("train", "--resume", run, "--quiet")
+    assert (outcome.kind, "its clusters hold examples of other classes" in outcome.words) == (SAID, True)
 
 
 def test_an_index_of_half_precision_grows():

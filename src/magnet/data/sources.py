@@ -86,6 +86,12 @@ def kind_of(spec: str) -> str:
         return "vectors" if spec.lower().endswith((".npz", ".npy")) else "images"
 
 
+def source_exists(spec: str) -> bool:
+    """Whether there is anything at the place that ``spec`` names."""
+    name, colon, folder = spec.partition(":")
+    return spec == "digits" or Path(folder if colon and name in READERS else spec).expanduser().exists()
+
+
 def has_label(spec: str, label: str) -> bool:
     """Whether the data that ``spec`` names has labels of this name: a column, or a level of its layout."""
     source = _find(spec)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from magnet.classify import STAYS_KNOWN, NearestClusters, SoftNeighbours, novelty
 from magnet.data import Dataset
+from magnet.data.sources import source_exists
 from magnet.errors import Bounds, Count, Positive, UserError, checked
 from magnet.evaluation.errors import FOLDS, MANY, Ranking, choose_temperature
 from magnet.files import as_path, inside, read_record, read_tensors, write_record, write_tensors
@@ -343,20 +344,31 @@ class Run:
         return self.folder / "cache" / f"{self.checkpoint.path.name}.safetensors"
 
     def _other_data(self, cached: CachedEmbeddings) -> Dataset | None:
-        """The run's data, if it is within reach and is not what was embedded."""
-        with suppress(UserError, OSError):
+        """The run's data, if it is within reach and is not what was embedded.
+
+        Data that is there but cannot be used is said; data that is gone is not, as with a run that was passed on.
+        """
+        if not source_exists(self.config.data):
+            return None
+        try:
             data = self._open()
-            if not cached.fits(data):
-                if (data.kind, data.shape) == (cached.kind, cached.shape):
-                    return data
-                self._changed = change_note(self.folder, data)  # the network cannot take it
+        except (UserError, OSError) as error:
+            self._changed = f"{error}. What was kept of it answers"
+            return None
+        if cached.fits(data):
+            return None
+        if (data.kind, data.shape) == (cached.kind, cached.shape):
+            return data
+        self._changed = f"{change_note(self.folder, data)}. What was kept of it answers"  # the network cannot take it
         return None
 
     def _open(self) -> Dataset:
         try:
             data = restore_parts(self.folder, merge_again(self.folder, open_for(self.config)))
-            if not len(data.indices("train")):
-                raise UserError(change_note(self.folder, data) or f"{data.spec} has none of its training examples")
+            left = len(data.labels[data.indices("train")].unique())
+            if left < 2:
+                reason = change_note(self.folder, data) or data.spec
+                raise UserError(f"{reason}; the training part has examples of {left} class{'es' * (left != 1)}")
             return data
         except UserError as error:
             raise UserError(

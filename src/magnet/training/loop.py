@@ -453,6 +453,8 @@ class Trainer:
             checkpoint.load_optimiser(self.optimiser)
             self.index = checkpoint.index()
             if self.index is not None:
+                if not torch.equal(self.index.centre_labels[self.index.assignments], self.bench.labels):
+                    raise ValueError("its clusters hold examples of other classes")
                 self.method.refresh(None, self.index)
             self.method.sampler.load_state_dict(checkpoint.sampler())
         except (KeyError, IndexError, TypeError, RuntimeError, ValueError) as error:
