@@ -14,12 +14,14 @@ from magnet.backbones.timm import import_timm
 from magnet.data import open_data
 from magnet.errors import UserError
 from magnet.runs.run import Run
+from magnet.start import fit_start
 from magnet.training import inputs
 from magnet.training.config import TrainConfig, read_config
 from magnet.training.inputs import features_for
 from magnet.training.presets import with_preset
 from magnet.training.train import train
 from magnet.training.workbench import complete, make_workbench
+from magnet.votes import Examples
 from training.short_runs import differences, left_behind, stop_at, weights, write_images
 
 
@@ -189,6 +191,57 @@ def test_a_whole_network_starts_from_the_whitened_features_of_its_trunk(images, 
     # The trunk learns too.
     trunk = build("convnet", example_shape=(3, 12, 12), seed=7).features[0][0].weight
     assert not torch.equal(weights(tmp_path / "run")["network.features.0.0.weight"], trunk)
+
+
+def whole(images, learnt, out, **changes) -> TrainConfig:
+    """A short training of a whole network."""
+    config = frozen(images, learnt, out, freeze=False, epochs=2, examples_per_cluster=4, **changes)
+    return replace(config, learning_rate=0.05)
+
+
+def test_a_renewed_whitening_is_that_of_the_trained_trunk(images, learnt, cache, tmp_path):
+    train(whole(images, learnt, tmp_path / "kept"), silent=True)
+    train(whole(images, learnt, tmp_path / "renewed", renew=True), silent=True)
+    kept, renewed = weights(tmp_path / "kept"), weights(tmp_path / "renewed")
+    trunk = [name for name in kept if "embedding" not in name]
+    assert trunk and all(torch.equal(kept[name], renewed[name]) for name in trunk)
+    assert torch.equal(renewed["network.embedding.map.weight"], torch.eye(16))
+
+    config = read_config(tmp_path / "renewed")
+    bench = make_workbench(config, fresh=False)
+    bench.learner.load_state_dict(renewed)
+    network, images = bench.learner.network.eval(), bench.views.plain(bench.data.batch(bench.train))
+    with torch.no_grad():
+        x, r = network.trunk_features(images), network(images)
+    start = fit_start(Examples(x, bench.labels), config.start_clusters, config.shrinkage, 16, power=config.power,
+                      standardize=config.standardize == "yes", seed=config.seed)  # fmt: skip
+    far = torch.cdist(start(x.double()), start(x.double()))  # directions of equal variance may come in any order
+    torch.testing.assert_close(torch.cdist(r, r).double(), far, atol=1e-3 * float(far.max()), rtol=0)
+    bench.learner.load_state_dict(kept)
+    with torch.no_grad():
+        r = network(images)
+    assert float((torch.cdist(r, r) - far).abs().max()) > 0.1 * float(far.max())
+
+
+def test_a_stopped_run_is_renewed_as_if_it_had_not_been(images, learnt, cache, tmp_path, monkeypatch):
+    config = whole(images, learnt, tmp_path / "through", renew=True)
+    train(config, silent=True)
+    stop_at(monkeypatch, 3)
+    with pytest.raises(KeyboardInterrupt):
+        train(replace(config, out=tmp_path / "stopped"), silent=True)
+    train(read_config(tmp_path / "stopped"), resume=True, silent=True)
+    assert differences(tmp_path / "through", tmp_path / "stopped") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [({"start": "random", "clusters_per_class": 2, "scaling": 1.0}, "give --start whitened"),
+     ({"freeze": True}, "a trunk that was trained"), ({"method": "softmax"}, "has a head of its own")],
+)  # fmt: skip
+def test_what_cannot_be_renewed_is_refused(changes, why, images, learnt, cache, tmp_path):
+    config = replace(whole(images, learnt, tmp_path / "run", renew=True), **changes)
+    with pytest.raises(UserError, match=why):
+        train(config, silent=True)
 
 
 def test_images_of_fewer_pixels_are_not_blown_up_to_the_networks_size(tmp_path):

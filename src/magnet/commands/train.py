@@ -67,8 +67,8 @@ GROUPS = {
     ),
     "network": (
         "backbone", "start", "power", "shrinkage", "standardize", "start_clusters", "kernel_width", "unit_length",
-        "dim", "hidden", "dropout", "weights", "freeze", "freeze_part", "freeze_batchnorm", "warm_start",
-        "warm_start_epochs",
+        "dim", "hidden", "dropout", "weights", "freeze", "freeze_part", "renew", "freeze_batchnorm",
+        "warm_start", "warm_start_epochs",
     ),
     "votes": (
         "neighbours", "votes", "centres", "votes_scaling", "votes_clusters", "pull", "knn_scaling", "knn_neighbours",

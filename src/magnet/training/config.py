@@ -215,6 +215,9 @@ class TrainConfig:
     freeze_part: float = 0.0
     """Share of the layers of an image network, from its input on, that are not trained, as a trunk's first are slow to
     train and the most general (0: all are trained)."""
+    renew: bool = False
+    """After the last step, fit the whitening of an image network again, to the features of its trunk as it is then. The
+    trained map after the whitening becomes the identity again."""
     freeze_batchnorm: bool = False
     """Keep the batch-norm statistics of pretrained weights instead of estimating them from this data."""
     warm_start: Path | None = None

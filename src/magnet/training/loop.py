@@ -51,7 +51,7 @@ from magnet.training.refresh import (
     settle_batchnorm,
     shards_of,
 )
-from magnet.training.workbench import Workbench
+from magnet.training.workbench import Workbench, renew
 from magnet.votes import Examples, Folds, Votes, VotingTrial, calibrate_votes, choose_knn
 
 
@@ -277,7 +277,7 @@ class Trainer:
         """Batch-norm statistics, then the whole training set at one moment, then its clusters."""
         config, bench, method = self.config, self.bench, self.method
         seed = config.seed * 1_000_003 + self.step
-        self._settle(seed)
+        self._settle(seed, renewed=due.last and config.renew)
         rule = method.classifier if due.validate else "head"
         wants_index = (due.refresh and method.wants_index) or rule != "head"
         wants_all = (due.refresh and method.wants_representations) or rule == "knn"
@@ -302,15 +302,19 @@ class Trainer:
         return Snapshot(index, everything, own if config.keep_refreshes else None)
 
     @_timed("embedding")
-    def _settle(self, seed: int) -> None:
-        """Make the network ready to be looked at: batch-norm statistics of the whole set, and the method's head."""
-        bench = self.bench
+    def _settle(self, seed: int, renewed: bool) -> None:
+        """Make the network ready to be looked at: batch-norm statistics of the whole set, and the method's head.
+
+        If ``renewed``, the whitening too is fitted again.
+        """
+        bench, fabric = self.bench, self.fabric
         settle_batchnorm(
-            self.learner, bench.data, bench.train, bench.views, device=self.fabric.device, workers=bench.workers,
-            seed=seed,
-        )  # fmt: skip
+            self.learner, bench.data, bench.train, bench.views, device=fabric.device, workers=bench.workers, seed=seed
+        )
         if self.world > 1:
             share_buffers(self.learner)
+        if renewed:
+            renew(bench, fabric.device, fabric.global_rank, self.world, partial(self.display.busy, "renewing"))
         self.method.observe(self.learner.eval().represent)
         self.learner.train()
 

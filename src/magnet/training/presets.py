@@ -92,9 +92,9 @@ PRESETS: dict[str, dict[str, Changes]] = {
         "": {"learning_rate": 0.01},
     },
     "pretrained": {
-        "magnet": _PRETRAINED | {"alpha": 2.0, "own_mean": "leave-one-out"},
-        "triplet": _PRETRAINED | _TUNED_TRIPLET,
-        "semantic-triplet": _PRETRAINED | _TUNED_TRIPLET,
+        "magnet": _PRETRAINED | {"alpha": 2.0, "own_mean": "leave-one-out", "renew": True},
+        "triplet": _PRETRAINED | _TUNED_TRIPLET | {"renew": True},
+        "semantic-triplet": _PRETRAINED | _TUNED_TRIPLET | {"renew": True},
         "": _PRETRAINED,
     },
 }  # fmt: skip
@@ -197,4 +197,6 @@ def _of_run(run: Path | None) -> Changes:
     like = read_config(run)
     names = (*NETWORK, "clusters_per_class", "scaling") if like.start == "whitened" else NETWORK
     found = {name: getattr(like, name) for name in names}
+    if like.start == "random":  # there is no whitening
+        found["renew"] = False
     return found | ({"freeze_batchnorm": True} if like.freeze else {})

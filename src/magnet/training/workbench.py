@@ -35,7 +35,7 @@ from magnet.data.sources import SMALLEST
 from magnet.errors import UserError
 from magnet.methods import Batch, Discriminant, Method, MethodLoss, Options, Setting, method_class
 from magnet.recipe import Chosen, Recipe
-from magnet.start import LANDMARKS, Start
+from magnet.start import LANDMARKS, Start, fit_start
 from magnet.training.config import COPIES, TrainConfig, check_memory
 from magnet.training.distribution import shared_pass
 from magnet.training.inputs import Views, decoding_workers, device_of, features_for, trunk_features
@@ -271,6 +271,8 @@ def make_workbench(
         )
     if len(labels.unique()) < world_size:
         raise UserError(f"{world_size} processes share the classes among them: there are {len(labels.unique())} only")
+    if config.renew:
+        _check_renewal(config, data.kind)
     if data.kind == "vectors" and fresh:
         some = data.batch(train[:: max(1, len(train) // MANY)])
         if bool((some == some[0]).all()):
@@ -311,6 +313,42 @@ def on_features(bench: Workbench, say: Callable[[str], None], rank: int = 0, wor
     seconds = bench.seconds | {"features": bench.seconds.get("features", 0.0) + time.perf_counter() - begun}
     train = torch.arange(len(bench.train))
     return Workbench(config, seen, bench.learner, bench.views.of_features(), train, bench.labels, seconds)
+
+
+def renew(
+    bench: Workbench, device: torch.device, rank: int, world_size: int, report: Callable[[int, int], None]
+) -> None:
+    """Fit the whitening of the network again, with its settings, to the features that its trunk has now.
+
+    What the start whitened was the variation inside classes as the pretrained trunk saw it. A trunk that was trained
+    sees less of it, and in other directions.
+    """
+    config, network = bench.config, bench.learner.network
+    embedding = network.embedding
+    assert isinstance(embedding, WhitenedEmbedding)
+    some = stratified_part(bench.labels, MOST_IMAGES, config.seed)
+
+    def pass_over(rows: Tensor) -> Tensor:
+        return trunk_features(
+            network, config.backbone, bench.data, rows, bench.views, device=device, workers=bench.workers, report=report
+        )
+
+    x = shared_pass(pass_over, bench.train[some], rank, world_size)
+    start = fit_start(
+        Examples(x, bench.labels[some]), config.start_clusters, config.shrinkage, network.dim, power=config.power,
+        standardize=config.standardize == "yes", unit_length=config.unit_length == "yes", seed=config.seed,
+    )  # fmt: skip
+    embedding.begin(start)
+
+
+def _check_renewal(config: TrainConfig, kind: str) -> None:
+    """Refuse to renew what is not there, or what has not moved."""
+    if config.start != "whitened":
+        raise UserError("--renew fits the whitened start again: give --start whitened")
+    if kind != "images" or config.freeze:
+        raise UserError("--renew follows a trunk that was trained: it is for images, without --freeze")
+    if method_class(config.method).classifier == "head":
+        raise UserError(f"--renew: {config.method} has a head of its own, trained for the representation as it is")
 
 
 class Prepared(NamedTuple):
