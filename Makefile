@@ -17,8 +17,8 @@ help:  ## list the targets
 CHECKED := $(PIP) --require-hashes --no-deps --requirement
 TORCH := $(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))'
 $(READY): pyproject.toml constraints.txt $(wildcard requirements*.txt)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' || { \
-	  echo "magnet needs Python 3.11.4 or newer; found $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 5))' || { \
+	  echo "the pinned packages need Python 3.11.5 or newer; found $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || { echo "Making the virtual environment $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing the pinned packages (a few minutes the first time) ..."
 	@grep -qx "torch==$$($(TORCH) 2>/dev/null | cut -d+ -f1)" constraints.txt || $(CHECKED) requirements-cpu.txt 2>/dev/null || true
