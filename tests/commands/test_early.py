@@ -108,6 +108,7 @@ def test_wrong_paths_and_names_are_said_without_torch_by_every_command(place):
         (["report", run, "--out", page], "must be a file"),
         (["explore", gone], "no run at"),
         (["explore", run, "--out", page], "must be a file"),
+        (["explore", run, "--out", str(place)], "holds other files"),
         (["explore", run, "--table", "table.txt"], "must end in .csv"),
         (["export", gone, "--to", out], "no run at"),
         (["export", run, "--to", onnx], "exists already"),

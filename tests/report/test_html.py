@@ -1,10 +1,11 @@
+import hashlib
 import json
 import re
 
 import pytest
 
 from magnet.errors import UserError
-from magnet.report.html import embedded_json, page, write_whole
+from magnet.report.html import LIST, Folder, embedded_json, page, percent, write_whole
 
 NASTY = "</script><script>alert(1)</script><!-- & \u2028 \u2029 ' \" \udcff"
 
@@ -44,3 +45,49 @@ def test_a_file_that_cannot_be_written_is_said_and_leaves_nothing(tmp_path):
     with pytest.raises(UserError, match="cannot be written"):
         write_whole(tmp_path / "page.html", "text")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "page.html"]
+
+
+def test_a_share_as_a_percentage():
+    assert [percent(share) for share in (0.0625, 1.0, None)] == ["6.2 %", "100.0 %", "-"]
+
+
+def names(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def write_page(path, *files):
+    folder = Folder(path)
+    for name in (*files, "index.html"):
+        folder.keep(name, f"{name} of {len(files)}")
+    folder.finish()
+
+
+def test_a_smaller_page_in_the_same_folder_leaves_nothing_of_the_larger_one_and_all_that_others_put_there(tmp_path):
+    site, outside = tmp_path / "site", tmp_path / "0.js"
+    outside.write_text("mine")
+    write_page(site, "data/0.js", "data/1.js", "data/2.js", "pictures/small-0.webp", "pictures/large-0.webp")
+    (site / "data" / "2.js").write_text("changed by hand")
+    (site / "data" / "9.js").write_text("put there by hand")
+    (site / "notes.txt").write_text("mine")
+    known = json.loads((site / LIST).read_text())
+    for forged in ("../0.js", str(outside), "data/../../0.js", "notes.txt"):
+        known[forged] = hashlib.sha256(b"mine").hexdigest()
+    (site / LIST).write_text(json.dumps(known))
+    write_page(site, "data/0.js")
+    assert names(site) == ["data/0.js", "data/2.js", "data/9.js", LIST, "index.html", "notes.txt"]
+    assert (site / "data" / "0.js").read_text() == "data/0.js of 1"
+    assert outside.exists()
+
+
+def test_a_folder_that_holds_something_else_is_refused_and_one_that_was_interrupted_is_not(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "index.html").write_text("mine")
+    with pytest.raises(UserError, match=r"photos holds other files: give the name of a new folder"):
+        Folder(tmp_path / "photos")
+    Folder(tmp_path / "site").keep("data/0.js", "half")
+    write_page(tmp_path / "site", "data/0.js")
+    (tmp_path / "site" / LIST).write_text("{")
+    with pytest.raises(UserError, match="cut short"):
+        Folder(tmp_path / "site")
+    (tmp_path / "empty").mkdir()
+    write_page(tmp_path / "empty")

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from magnet.commands.terminal import Question, percent, plain, read_options, table
+from magnet.commands.terminal import Question, plain, read_options, table
 from magnet.errors import check_at_least
+from magnet.report.html import percent
 
 if TYPE_CHECKING:
     from magnet.commands.inputs import Queries

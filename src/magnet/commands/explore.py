@@ -11,6 +11,7 @@ from rich.console import Console
 
 from magnet.commands.terminal import Report, RunFolders, plain, read_options, say_notes
 from magnet.errors import UserError, check_at_least
+from magnet.report.html import check_folder
 from magnet.training.config import check_run
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def main(arguments: Sequence[str]) -> None:
     one_file = options.out.suffix.lower() in (".html", ".htm")
     if options.out.is_dir() if one_file else (options.out.suffix or options.out.is_file()):
         raise UserError(f"--out {options.out} must be a file that ends in .html, or a folder, whose name has no ending")
+    if not one_file:
+        check_folder(options.out)
     if options.table and options.table.suffix.lower() not in (".csv", ".parquet"):
         raise UserError(f"--table {options.table} must end in .csv or .parquet")
     for folder in options.runs:

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from magnet.errors import UserError, check_at_least
+from magnet.report.html import percent
 from magnet.training.config import check_model
 
 T = TypeVar("T")
@@ -138,11 +139,6 @@ def short_name(data: str) -> str:
 def plain(words: object, style: str = "") -> Text:
     """Text from outside, such as names of classes and files, without markup and control characters."""
     return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(words)), style=style)
-
-
-def percent(share: float | None) -> str:
-    """A fraction as a percentage."""
-    return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def line_console(*, stderr: bool = False) -> Console:

@@ -40,11 +40,14 @@ def doubt_labels(
     vectors: Tensor,
     labels: Tensor,
     *,
+    only: Tensor | None = None,
     recipe: Recipe | None = None,
     seed: int = 0,
     report: Callable[[int, int], None] | None = None,
 ) -> Doubts:
     """Doubts of labels (n,) 0..C-1 of vectors (n, d): features, or representations.
+
+    With ``only`` (m,), of these rows alone, in this order: the same numbers as among the doubts of all, sooner.
 
     What the recipe does not give of power, standardisation, shrinkage and clusters, and the centres, are chosen as
     `MagnetClassifier` chooses them, by the log-loss on held-out examples. An example that is the only one of its class
@@ -63,8 +66,11 @@ def doubt_labels(
     chosen = _choose(recipe, Examples(vectors, labels), classes, seed)
     found = Doubts(torch.zeros(len(labels), dtype=torch.float64), labels.clone(), torch.zeros(len(labels)).double())
     fold = stratified_folds(labels, FOLDS, seed)
+    judged = torch.ones(len(labels), dtype=torch.bool)
+    if only is not None:
+        judged = torch.zeros(len(labels), dtype=torch.bool).index_fill(0, only, True)
     for number in range(FOLDS):
-        out = (fold == number).nonzero()[:, 0]
+        out = (judged & (fold == number)).nonzero()[:, 0]
         if not len(out):
             continue
         others = (fold != number).nonzero()[:, 0]
@@ -82,12 +88,12 @@ def doubt_labels(
         if chosen.pull is not None:
             rule = rule.refined(known, part.labels, pull=chosen.pull)
         for rows in out.split(max(1, BLOCK // classes)):
-            judged = doubts_by(rule, start(vectors[rows].double()), labels[rows], classes)
-            for values, new in zip(found, judged, strict=True):
-                values[rows] = new
+            new = doubts_by(rule, start(vectors[rows].double()), labels[rows], classes)
+            for values, some in zip(found, new, strict=True):
+                values[rows] = some
         if report is not None:
-            report(int((fold <= number).sum()), len(fold))
-    return found
+            report(int((judged & (fold <= number)).sum()), int(judged.sum()))
+    return found if only is None else Doubts(*(values[only] for values in found))
 
 
 def doubts_by(rule: SoftNeighbours, representations: Tensor, labels: Tensor, classes: int) -> Doubts:

@@ -1,11 +1,12 @@
-"""One HTML file that needs nothing else: style, scripts and data are all inside it.
+"""Pages: one HTML file with style, scripts and data inside it, or a folder with pictures and data beside the page.
 
 A package that wants a page has a folder ``assets`` with ``body.html``, style sheets and scripts; `base_style` comes
-before its style sheets. The scripts are joined
-in the order of their names, ``main.js`` last, inside one function, so that they share names with each other and with
-nothing else. They read the data with ``JSON.parse(document.getElementById("data").textContent)``.
+before its style sheets. The scripts are joined in the order of their names, ``main.js`` last, inside one function, so
+that they share names with each other and with nothing else. They read the data with
+``JSON.parse(document.getElementById("data").textContent)``.
 """
 
+import hashlib
 import html
 import json
 import re
@@ -14,7 +15,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from magnet.files import writing
+from magnet.errors import UserError
+from magnet.files import file_digest, read_json, writing
+
+LIST = "files.json"  # in the folder of a page: its files, each with the digest of its content
 
 
 def page(
@@ -72,13 +76,58 @@ def embedded_json(data: Any) -> str:
 
 def percent(share: float | None) -> str:
     """A fraction as a percentage."""
-    return "–" if share is None else f"{100 * share:.1f} %"
+    return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all."""
     with writing(path) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+class Folder:
+    """The folder of a page, in which an earlier page may lie: its files are replaced, and those left over removed.
+
+    Only files that the list of the earlier page names, and that have not changed since, are ever removed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        check_folder(path)
+        self.path = path
+        self.written: dict[str, str] = {}
+        if not (path / LIST).is_file():
+            write_whole(path / LIST, "{}")  # one that is interrupted can be written again
+
+    def keep(self, name: str, content: str | bytes) -> str:
+        """Write a file under a relative name, and give the name back."""
+        content = content.encode() if isinstance(content, str) else content
+        write_whole(self.path / name, content)
+        self.written[name] = hashlib.sha256(content).hexdigest()
+        return name
+
+    def finish(self) -> None:
+        """Write the list, and remove what is left over of an earlier page."""
+        earlier = _listed(self.path)
+        write_whole(self.path / LIST, json.dumps(self.written, indent=1))
+        for name in earlier.keys() - self.written.keys():
+            file = self.path / name
+            if file.is_file() and not file.is_symlink() and file_digest(file) == earlier[name]:
+                file.unlink()
+
+
+def check_folder(path: Path) -> None:
+    """Raise a UserError unless a folder is new, empty, or that of an earlier page."""
+    if path.is_dir() and any(path.iterdir()) and not (path / LIST).is_file():
+        raise UserError(f"--out {path} holds other files: give the name of a new folder, or of one that holds a page")
+    _listed(path)
+
+
+def _listed(path: Path) -> dict[str, str]:
+    """The files of an earlier page; names that lead out of its folder are ignored."""
+    if not (path / LIST).is_file():
+        return {}
+    found: dict[str, str] = read_json(path / LIST, dict[str, str])
+    return {name: digest for name, digest in found.items() if re.fullmatch(r"(data|pictures)/[\w-]+\.(js|webp)", name)}
 
 
 def _closed(script: str) -> str:

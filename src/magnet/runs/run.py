@@ -484,6 +484,20 @@ def class_scores(run: Run, queries: Tensor, knc: SoftNeighbours, knn: SoftNeighb
 
 
 @torch.no_grad()
+def judged_probabilities(run: Run, queries: Tensor) -> Tensor:
+    """Probabilities (n, C), float64, of queries (n, d) under the rule that the method of a run is judged by."""
+    method = run.learner.method
+    if method.classifier == "head":
+        logits = method.logits(queries.to(run.device))
+        assert logits is not None
+        return logits.cpu().double().softmax(dim=1)
+    rule = run.rule(method.classifier)
+    votes = queries.new_zeros(len(queries), len(run.classes), dtype=torch.float64)
+    votes[:, rule.classes] = rule.predict_proba(queries).double()
+    return votes
+
+
+@torch.no_grad()
 def rankings(run: Run, queries: Tensor, temperatures: Mapping[str, float]) -> dict[str, Ranking]:
     """The predictions of each classifier for queries (n, d), including the head if there is one."""
     rules = {"knc": run.rule("knc"), "knn": run.rule("knn")}

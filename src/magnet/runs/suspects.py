@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from magnet.errors import Count, UserError
-from magnet.evaluation.suspects import BLOCK, Doubts, doubt_labels, doubts_by
+from magnet.evaluation.suspects import BLOCK, MOST_VOTERS, Doubts, doubt_labels
 from magnet.files import read_record, write_record
 from magnet.recipe import Recipe
-from magnet.runs.run import Run
+from magnet.runs.run import Run, judged_probabilities
 
 FORMAT = 4  # of what is kept in a run: raised when the same run and data are given other numbers
 PARTS = ("train", "validation", "test")
@@ -23,11 +23,16 @@ class _Kept(TypedDict):
     probability: list[float]
 
 
-def training_doubts(run: Run) -> Doubts:
-    """Doubts of the labels (N,) of the training part, by votes that the examples had no part in.
+def training_doubts(run: Run, places: Tensor | None = None) -> Doubts:
+    """Doubts of the labels of training examples, by votes that these had no part in.
 
     Of a run on vectors the vectors themselves are judged, since the network has seen all labels; of a run on images,
     their representations. Kept in the run, for every command.
+
+    Args:
+        run: an opened run.
+        places: (m,) which examples of the training part; None: all of them (N,). Of a large part, some take less time;
+            their numbers are the same.
     """
     path, mark = run.place_of("suspects")
     key = f"{FORMAT}/{mark}"
@@ -35,16 +40,27 @@ def training_doubts(run: Run) -> Doubts:
         known: _Kept = read_record(path, _Kept)
         lengths = {len(known["loss"]), len(known["suggestion"]), len(known["probability"])}
         if known["key"] == key and lengths == {len(run.train)} and max(known["suggestion"]) < len(run.classes):
-            return Doubts(*(torch.tensor(known[name]) for name in Doubts._fields))  # type: ignore[literal-required]
-    found = doubts_among(run, torch.arange(len(run.train)))
+            kept = Doubts(*(torch.tensor(known[name]) for name in Doubts._fields))  # type: ignore[literal-required]
+            return _some(kept, places)
+    if places is not None and len(run.train) > MOST_VOTERS:
+        return _judge(run, places)
+    found = _judge(run)
     content = {"key": key} | {name: values.tolist() for name, values in found._asdict().items()}
     with suppress(OSError):  # a run on a read-only or full disk can be used all the same
         write_record(path, content)
-    return found
+    return _some(found, places)
 
 
-def doubts_among(run: Run, places: Tensor) -> Doubts:
-    """Doubts of the labels of training examples by votes of each other; ``places`` (m,) in the training part."""
+def judged_by(run: Run) -> str:
+    """What of training examples the votes see: their "features" or their "representations" in the run."""
+    return "features" if run.kind == "vectors" else "representations"
+
+
+def _some(doubts: Doubts, places: Tensor | None) -> Doubts:
+    return doubts if places is None else Doubts(*(values[places] for values in doubts))
+
+
+def _judge(run: Run, places: Tensor | None = None) -> Doubts:
     config, recipe = run.config, Recipe()
     if config.start == "whitened":  # what suited its start then suits it now
         standardize = {"yes": True, "no": False}.get(config.standardize)
@@ -57,9 +73,9 @@ def doubts_among(run: Run, places: Tensor) -> Doubts:
             n_clusters=config.clusters_per_class or None,
             start_clusters=config.start_clusters or None,
         )
-    vectors = run.data.batch(run.train[places]) if run.kind == "vectors" else run.references[places]
-    present, labels = run.labels[places].unique(return_inverse=True)
-    found = doubt_labels(vectors, labels, recipe=recipe, seed=config.seed, report=run.report)
+    vectors = run.data.batch(run.train) if judged_by(run) == "features" else run.references
+    present, labels = run.labels.unique(return_inverse=True)
+    found = doubt_labels(vectors, labels, only=places, recipe=recipe, seed=config.seed, report=run.report)
     return found._replace(suggestion=present[found.suggestion])
 
 
@@ -96,8 +112,8 @@ def find_suspects(run: Run, part: str = "train") -> list[dict[str, Any]]:
 
 
 def _doubts_of(run: Run, part: str, rows: Tensor) -> Doubts:
-    """Doubts of examples that were not trained on, by the run's clusters."""
-    rule, representations = run.rule("knc"), run.part(part)
+    """Doubts of examples that were not trained on, by the rule that the method is judged by."""
+    representations, labels = run.part(part), run.data.labels[rows]
     blocks = torch.arange(len(rows)).split(max(1, BLOCK // len(run.classes)))
-    found = [doubts_by(rule, representations[b], run.data.labels[rows[b]], len(run.classes)) for b in blocks]
+    found = [Doubts.of(judged_probabilities(run, representations[b]), labels[b]) for b in blocks]
     return Doubts(*(torch.cat(values) for values in zip(*found, strict=True)))

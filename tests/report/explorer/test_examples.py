@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from magnet.errors import UserError
+from magnet.evaluation.suspects import Doubts
 from magnet.index import ClusterIndex
-from magnet.report.explorer import examples
 from magnet.report.explorer.examples import Predictions, choose, contrast, predict
 from magnet.report.explorer.snapshots import Moment, kept_moments, lay_out_moments, near_each_other, place_in_clusters
 from magnet.report.layout import lay_out
+from magnet.runs import suspects
 from magnet.runs.run import Run
 from magnet.runs.suspects import find_suspects
 
@@ -54,9 +55,7 @@ def test_under_knc_the_loss_is_minus_log_of_the_votes_for_the_label(digits_magne
     found = predict(run, ROWS)
     votes = run.rule("knc").predict_proba(run.embed(torch.from_numpy(ROWS)))
     expected = -votes.gather(1, labels_of(run)[:, None])[:, 0].clamp_min(1e-12).log()
-    new = found.place < 0
-    assert new.any()
-    assert torch.allclose(found.loss[new], expected[new], atol=1e-3)
+    assert torch.allclose(found.loss, expected.to(found.loss.dtype), atol=1e-3)
     assert (found.prediction == votes.argmax(dim=1)).float().mean() > 0.99
 
 
@@ -64,30 +63,32 @@ def test_under_its_own_head_the_loss_is_the_cross_entropy(digits_softmax):
     run = Run(digits_softmax)
     logits = run.learner.method.logits(run.embed(torch.from_numpy(ROWS)))
     expected = torch.nn.functional.cross_entropy(logits, labels_of(run), reduction="none")
+    assert torch.allclose(predict(run, ROWS).loss, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["digits_magnet", "digits_softmax", "digits_triplet"])
+def test_doubts_of_a_page_are_those_of_magnet_suspects_in_every_part(kind, request):
+    run = Run(request.getfixturevalue(kind))
     found = predict(run, ROWS)
+    listed = {row["row"]: row for row in find_suspects(run, "all")}
+    assert {listed[row]["split"] for row in ROWS.tolist()} == {"train", "test"}
+    assert [listed[row]["loss"] for row in ROWS.tolist()] == pytest.approx(found.doubts.loss.tolist(), abs=1e-4)
+    assert [listed[row]["suggestion"] for row in ROWS.tolist()] == [run.classes[c] for c in found.doubts.suggestion]
+    assert not torch.allclose(found.doubts.loss.float(), found.loss)  # training examples: not by their own votes
     new = found.place < 0
-    assert new.any()
-    assert torch.allclose(found.loss[new], expected[new], atol=1e-4)
+    assert torch.allclose(found.doubts.loss[new].float(), found.loss[new], atol=1e-5)
 
 
-def test_the_loss_of_training_examples_is_that_of_magnet_suspects(digits_magnet):
-    run = Run(digits_magnet)
-    found = predict(run, ROWS)
-    listed = {row["row"]: row["loss"] for row in find_suspects(run)}
-    trained = (found.place >= 0).nonzero()[:, 0].tolist()
-    assert trained
-    assert [listed[int(ROWS[i])] for i in trained] == pytest.approx(found.loss[trained].tolist(), abs=1e-4)
-
-
-def test_of_very_many_training_examples_some_vote_on_those_that_are_shown(digits_magnet, monkeypatch):
-    run = Run(digits_magnet)
-    shown = run.train[:300].numpy()
-    everybody = predict(run, shown).loss
-    monkeypatch.setattr(examples, "MOST_JUDGED", 700)
-    some = predict(run, shown).loss
-    assert not torch.equal(some, everybody)
-    most = set(everybody.argsort(descending=True)[:10].tolist())
-    assert len(most & set(some.argsort(descending=True)[:30].tolist())) >= 7  # the same ones are doubtful
+def test_of_a_large_training_part_only_those_shown_are_judged_and_alike(digits_magnet, tmp_path, monkeypatch):
+    run = Run(shutil.copytree(digits_magnet, tmp_path / "run"))
+    shown = run.train[torch.randperm(len(run.train), generator=torch.Generator().manual_seed(0))[:40]].numpy()
+    everybody = {row["row"]: row["loss"] for row in find_suspects(run)}
+    (kept,) = (run.folder / "cache").glob("*suspects*")
+    kept.unlink()
+    monkeypatch.setattr(suspects, "MOST_VOTERS", 1000)
+    found = predict(run, shown).doubts
+    assert not kept.exists()
+    assert [everybody[row] for row in shown.tolist()] == pytest.approx(found.loss.tolist(), abs=1e-6)
 
 
 def test_under_soft_knn_an_example_has_no_vote_on_itself(digits_triplet):
@@ -128,8 +129,9 @@ def test_a_doubtful_example_stands_between_the_nearest_of_its_own_and_of_the_lik
     points = torch.tensor([[0.0], [0.1], [0.3], [5.0], [5.2], [4.9]])
     labels = torch.tensor([0, 0, 0, 1, 1, 0])  # the last one is in the wrong place
     votes = torch.tensor([[0.9, 0.1, 0.0]] * 3 + [[0.1, 0.8, 0.1]] * 2 + [[0.2, 0.7, 0.1]])
-    loss = -votes.gather(1, labels[:, None])[:, 0].log()
-    found = contrast(Predictions(points, torch.arange(6), votes, loss, votes.argmax(1)), labels, most=2, beside=3)
+    doubts = Doubts.of(votes, labels)
+    seen = Predictions(points, torch.arange(6), votes, torch.zeros(6), votes.argmax(1), doubts)
+    found = contrast(seen, labels, most=2, beside=3)
     assert found.ids[0] == 5
     assert found.other[0] == 1
     assert found.of_own[0].tolist() == [2, 1, 0]

@@ -43,6 +43,8 @@ def many(count: int, beyond: int = 0) -> dict:
         "name": "many", "method": "magnet", "about": "magnet", "rule": "kNC", "checkpoint": "last: step 10 of 10",
         "steps": 10,
         "test": None, "crowd": crowd, "split": encode(rng.integers(3, size=count), "u1"), "moments": [moment],
+        "heldOut": {"by": "features", "loss": encode(rng.exponential(size=count), "f4"),
+                    "suggestion": encode_ids(taken, CLASSES)},
         "contrast": {"beside": 4, "ids": encode(few[:, 0], "i4"), "other": encode_ids(few[:, 1] % CLASSES, CLASSES),
                      "ofOwn": encode(few, "i4"), "ofOther": encode(few, "i4")},
     }  # fmt: skip

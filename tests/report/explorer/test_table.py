@@ -31,6 +31,8 @@ def test_a_csv_has_a_row_for_each_example_in_the_order_of_the_data(odd, tmp_path
         "split",
         "correct",
         "run",
+        "held_out_loss",
+        "suggestion",
     ]
     assert [row["path"] for row in rows] == run.data.names
     assert [row["label"] for row in rows] == [safe_cell(run.classes[c]) for c in run.data.labels]
@@ -38,6 +40,9 @@ def test_a_csv_has_a_row_for_each_example_in_the_order_of_the_data(odd, tmp_path
     assert all((row["correct"] == "True") == (row["label"] == row["prediction"]) for row in rows)
     order = np.argsort(odd.rows)
     assert np.allclose([float(row["loss"]) for row in rows], odd.seen[0].predictions.loss.numpy()[order], atol=1e-5)
+    doubts = odd.seen[0].predictions.doubts
+    assert np.allclose([float(row["held_out_loss"]) for row in rows], doubts.loss.numpy()[order])
+    assert [row["suggestion"] for row in rows] == [safe_cell(run.classes[c]) for c in doubts.suggestion[order]]
     assert np.allclose([float(row["projection_x"]) for row in rows], odd.seen[0].end[1][0][order, 0], atol=1e-4)
 
 

@@ -34,7 +34,7 @@ def test_exemplars_take_turns_among_the_clusters_the_largest_first():
 def test_photographs_and_digits_have_pictures_and_tables_have_none(photos, digits_magnet, wine):
     found = confusion_findings(Run(photos))
     assert sum(found["n"]) == len(Run(photos).data.indices("test"))
-    assert all(uri.startswith("data:image/webp") for some in found["exemplars"].values() for uri in some)
+    assert all(one["source"].startswith("data:image/webp") for some in found["exemplars"].values() for one in some)
     assert all(found["exemplars"].values())
     assert not found["small"]
     digits = confusion_findings(Run(digits_magnet))

@@ -14,7 +14,7 @@ from magnet.report.explorer.examples import Contrast, Predictions, choose, contr
 from magnet.report.explorer.looks import looks
 from magnet.report.explorer.page_data import describe_data, describe_run, encode_text, find_originals, put_beside
 from magnet.report.explorer.snapshots import Moment, evaluated_moment, kept_moments, lay_out_moments
-from magnet.report.html import page, write_whole
+from magnet.report.html import Folder, page, write_whole
 from magnet.report.layout import Positions, place_between
 from magnet.runs.run import Run
 from magnet.training.folder import same_training_part
@@ -66,23 +66,19 @@ class Explorer:
         In a folder every example has a large picture or all its features (up to `looks.FEATURE_BYTES`); in one file,
         as many have as fit (`looks.LARGE_BYTES`, `looks.FEATURES`).
         """
-        file = out if out.suffix.lower() in PAGES else out / "index.html"
-
-        def keep(name: str, content: bytes) -> str:
-            write_whole(out / name, content)
-            return name
-
-        beside, data = file is not out, self.seen[0].run.data
+        folder = None if out.suffix.lower() in PAGES else Folder(out)
+        file, data = out / "index.html" if folder else out, self.seen[0].run.data
         first = looked_at_most(self.seen, len(self.rows))
-        pictures = looks(data, self.rows, first, self.say("drawing pictures"), keep if beside else None)
+        pictures = looks(data, self.rows, first, self.say("drawing pictures"), folder and folder.keep)
         everything = {**self.data, "pictures": pictures, "originals": find_originals(data, file)}
-        names = ", ".join(seen.run.config.method for seen in self.seen)
-        scripts: list[str] = []
-        if beside:
-            everything, scripts = put_beside({**everything, "names": encode_text(everything["names"])}, keep)
-        title = f"{data.name} ({names})"
-        write_whole(file, page("magnet.report.explorer", title, everything, beside=beside, scripts=scripts))
-        return Written(file, "" if beside else left_out(pictures, len(self.rows)))
+        title = f"{data.name} ({', '.join(seen.run.config.method for seen in self.seen)})"
+        if folder is None:
+            write_whole(file, page("magnet.report.explorer", title, everything))
+            return Written(file, left_out(pictures, len(self.rows)))
+        everything, scripts = put_beside({**everything, "names": encode_text(everything["names"])}, folder.keep)
+        folder.keep(file.name, page("magnet.report.explorer", title, everything, beside=True, scripts=scripts))
+        folder.finish()
+        return Written(file, "")
 
 
 def left_out(pictures: dict[str, Any], count: int) -> str:
@@ -121,7 +117,9 @@ def build_explorer(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -
         seen.append(replace(found, crowd=place_crowd(found)))
     described = describe_data(data, rows)
     described["version"] = __version__
-    described["runs"] = [describe_run(s.run, rows, s.moments, s.maps, s.doubtful, s.crowd) for s in seen]
+    described["runs"] = [
+        describe_run(s.run, rows, s.moments, s.maps, s.predictions.doubts, s.doubtful, s.crowd) for s in seen
+    ]
     return Explorer(rows, seen, described, say)
 
 

@@ -7,12 +7,10 @@ import torch
 from torch import Tensor
 
 from magnet.classify import SoftNeighbours
+from magnet.evaluation.suspects import LEAST, Doubts
 from magnet.neighbours import nearest
-from magnet.runs.run import Run
-from magnet.runs.suspects import doubts_among, training_doubts
-
-MOST_JUDGED = 50_000  # training examples that vote on each other; all of a million would take an hour
-SMALLEST = 1e-12  # probability, so that the loss of an example that gets no vote is 27.6 and not infinite
+from magnet.runs.run import Run, judged_probabilities
+from magnet.runs.suspects import training_doubts
 
 
 def choose(labels: np.ndarray, split: np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -42,8 +40,9 @@ class Predictions:
     representations: Tensor  # (n, d), of the plain view
     place: Tensor  # (n,) ids into the training part; -1: not a training example
     probabilities: Tensor  # (n, C)
-    loss: Tensor  # (n,) -log of the probability of the label; of training examples, by votes they had no part in
+    loss: Tensor  # (n,) -log of the probability of the label
     prediction: Tensor  # (n,) classes
+    doubts: Doubts  # as `magnet suspects` has them: of training examples, by votes that they had no part in
 
 
 def predict(run: Run, rows: np.ndarray) -> Predictions:
@@ -65,42 +64,28 @@ def predict(run: Run, rows: np.ndarray) -> Predictions:
         known = known | tested
     if not known.all():
         representations[~known] = run.embed(ids[~known])
-    probabilities = class_probabilities(run, representations, place)
-    loss = log_loss(probabilities, run.data.labels[ids])
+    probabilities, labels = class_probabilities(run, representations, place), run.data.labels[ids]
+    doubts = Doubts.of(probabilities.double(), labels)
     trained = place >= 0
     # The network and the clusters know the labels of the training part: a wrong one would hardly show.
-    loss[trained] = _left_out_loss(run, place[trained]).to(loss.dtype)
-    return Predictions(representations, place, probabilities, loss, probabilities.argmax(1))
-
-
-def _left_out_loss(run: Run, place: Tensor) -> Tensor:
-    """The loss (m,) of training examples by votes that they had no part in: of all others, or of MOST_JUDGED."""
-    count = len(run.train)
-    if count <= MOST_JUDGED:
-        return training_doubts(run).loss[place]
-    others = torch.ones(count, dtype=torch.bool).index_fill(0, place, False).nonzero()[:, 0]
-    drawn = torch.randperm(len(others), generator=torch.Generator().manual_seed(0))[: max(0, MOST_JUDGED - len(place))]
-    return doubts_among(run, torch.cat([place, others[drawn]])).loss[: len(place)]
+    if bool(trained.any()):
+        for values, judged in zip(doubts, training_doubts(run, place[trained]), strict=True):
+            values[trained] = judged.to(values.dtype)
+    loss = log_loss(probabilities, labels)
+    return Predictions(representations, place, probabilities, loss, probabilities.argmax(1), doubts)
 
 
 def log_loss(probabilities: Tensor, labels: Tensor) -> Tensor:
     """``-log p`` (n,) of the labels (n,) under probabilities (n, C)."""
-    return -probabilities.gather(1, labels[:, None])[:, 0].clamp_min(SMALLEST).log()
+    return -probabilities.gather(1, labels[:, None])[:, 0].clamp_min(LEAST).log()
 
 
-@torch.no_grad()
 def class_probabilities(run: Run, representations: Tensor, place: Tensor) -> Tensor:
     """Probabilities (n, C). Under soft kNN a training example, found by its ``place``, has no vote on itself."""
-    method = run.learner.method
-    if method.classifier == "head":
-        logits = method.logits(representations.to(run.device))
-        assert logits is not None
-        return logits.softmax(dim=1).cpu()
-    votes = representations.new_zeros(len(representations), len(run.classes))
-    rule = run.rule(method.classifier)
-    votes[:, rule.classes] = rule.predict_proba(representations).to(votes.dtype)
-    if method.classifier == "knn" and bool((place >= 0).any()):
-        votes[place >= 0] = _without_own_vote(run, rule, representations[place >= 0], place[place >= 0]).to(votes.dtype)
+    votes = judged_probabilities(run, representations).to(representations.dtype)
+    if run.learner.method.classifier == "knn" and bool((place >= 0).any()):
+        known = place >= 0
+        votes[known] = _without_own_vote(run, run.rule("knn"), representations[known], place[known]).to(votes.dtype)
     return votes
 
 
@@ -121,16 +106,17 @@ class Contrast:
     """Doubtful examples, each between the examples most like it of its own class and of another one."""
 
     ids: Tensor  # (m,) which of the shown examples, the most doubtful first
-    other: Tensor  # (m,) the class that it may be of instead: the prediction or, where that is right, the second best
+    other: Tensor  # (m,) the class that it may be of instead: what it looks like or, where that is its label, the next
     of_own: Tensor  # (m, k) the nearest shown examples of its own class; -1: there are no more
     of_other: Tensor  # (m, k) of the other class
 
 
 def contrast(found: Predictions, labels: Tensor, *, most: int = 600, beside: int = 4) -> Contrast:
-    """The ``most`` shown examples (of n) with the highest loss, each with ``beside`` nearest ones of both classes."""
-    ids = found.loss.argsort(descending=True, stable=True)[:most]
+    """The ``most`` doubtful of n shown examples, each with ``beside`` nearest ones of both classes."""
+    ids = found.doubts.loss.argsort(descending=True, stable=True)[:most]
     votes = found.probabilities[ids].scatter(1, labels[ids][:, None], -1.0)
-    other = votes.argmax(dim=1)
+    suggestion = found.doubts.suggestion[ids]
+    other = torch.where(suggestion == labels[ids], votes.argmax(dim=1), suggestion)
     return Contrast(
         ids, other, _alike(found, labels, ids, labels[ids], beside), _alike(found, labels, ids, other, beside)
     )

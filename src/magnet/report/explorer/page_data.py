@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from magnet.data import Dataset
+from magnet.evaluation.suspects import Doubts
 from magnet.methods.base import RULE_NAMES
 from magnet.report.explorer.examples import Contrast
 from magnet.report.explorer.snapshots import Moment, near_each_other
@@ -20,6 +21,7 @@ from magnet.report.html import percent
 from magnet.report.layout import Positions
 from magnet.runs.evaluate import plain_errors
 from magnet.runs.run import Run
+from magnet.runs.suspects import judged_by
 from magnet.training.folder import FOLDER, open_checkpoint
 
 NEIGHBOURS, BEST = 12, 5  # of each example; classes whose probability is told
@@ -75,6 +77,7 @@ def describe_run(
     rows: np.ndarray,
     moments: list[Moment],
     maps: list[Positions],
+    doubts: Doubts,
     doubtful: Contrast,
     crowd: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, Any]:
@@ -90,6 +93,11 @@ def describe_run(
         "steps": open_checkpoint(run.folder / FOLDER, "last", ()).step,
         "test": describe_errors(run),
         "split": encode(np.minimum(run.data.split[rows], 2), "u1"),
+        "heldOut": {
+            "by": judged_by(run),
+            "loss": encode(doubts.loss.numpy(), "f4"),
+            "suggestion": encode_ids(doubts.suggestion.numpy(), len(run.classes)),
+        },
         "contrast": {
             "beside": doubtful.of_own.shape[1],
             "ids": encode(doubtful.ids.numpy(), "i4"),

@@ -23,7 +23,8 @@ def write_table(explorer: Explorer, path: Path) -> None:
 
     The columns are ``projection_x``, ``projection_y`` and ``neighbors``, named and made as Embedding Atlas reads them
     (``neighbors`` holds ``ids``, numbers of rows of the table, and ``distances`` in sigma; in a CSV, as JSON), then
-    label, cluster, loss, prediction, path, split, correct and run.
+    label, cluster, loss, prediction, path, split, correct, run, held_out_loss and suggestion (what `magnet suspects`
+    has as loss and suggestion).
     """
     columns: dict[str, Any] = {}
     for number, seen in enumerate(explorer.seen):
@@ -56,6 +57,7 @@ def check_table(path: Path) -> None:
 def _columns(rows: np.ndarray, seen: Seen, start: int) -> dict[str, list[Any]]:
     """The columns of one run, whose first row is number ``start`` of the table."""
     order = np.argsort(rows)
+    doubts = seen.predictions.doubts
     data, (end, (positions, _)) = seen.run.data, seen.end
     labels, predicted = data.labels.numpy()[rows[order]], seen.predictions.prediction.numpy()[order]
     squared, near = (part.numpy()[order] for part in near_each_other(end.representations, NEIGHBOURS))
@@ -73,6 +75,8 @@ def _columns(rows: np.ndarray, seen: Seen, start: int) -> dict[str, list[Any]]:
         "split": PARTS[np.minimum(data.split[rows[order]], 2)].tolist(),
         "correct": (labels == predicted).tolist(),
         "run": [seen.run.folder.resolve().name] * len(order),
+        "held_out_loss": doubts.loss.numpy()[order].tolist(),
+        "suggestion": [data.classes[c] for c in doubts.suggestion.numpy()[order]],
     }
 
 

@@ -5,7 +5,7 @@ Among these: which classes are confused, with pictures of the mistakes and of wh
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,12 +29,13 @@ from magnet.training.config import TrainConfig, check_run, read_config
 from magnet.training.folder import FOLDER, Progress, checkpoints, journal_note, open_checkpoint, read_journal
 from magnet.training.inputs import Report
 
-_FORMAT = 4
+_FORMAT = 5
 MOST_CLASSES = 60  # in a matrix, and with exemplars: those that are confused most
 MOST_PAIRS = 12  # with pictures
 MISTAKES, BESIDE = 4, 3  # pictures of a pair: mistakes, and exemplars of either class
 EXEMPLARS = 6  # of a class
-SIDE = 112  # of a picture
+SIDE = 224  # of a picture as it opens; about 9 kB, so that those of 60 classes take 5 MB of the page
+COARSE = 56  # side of stored images that are shown pixel by pixel
 
 
 Number = Annotated[float, Bounds(-1e9, 1e9)]
@@ -348,7 +349,8 @@ def confusion_findings(run: Run) -> dict[str, Any]:
         ``classes``: ids of the classes shown, similar ones side by side; ``n`` test examples of each class of the
         data; ``cells``: [label, prediction, count], the diagonal too; ``pairs``: the most frequent mistakes with
         pictures (``label``, ``taken``, ``n``, ``mistakes``); ``exemplars``: pictures by class id, as text; ``small``
-        whether pictures have few pixels. Pictures are data addresses; of data that is no pictures there are none.
+        whether pictures have few pixels. A picture is its ``name`` and its ``source``, a data address; tables have
+        none.
     """
     rows = run.data.indices("test")
     labels = run.data.labels[rows]
@@ -368,19 +370,20 @@ def confusion_findings(run: Run) -> dict[str, Any]:
     ]
     train = run.train
     drawn = [i for some in mistakes for i in some] + [int(train[i]) for some in exemplars.values() for i in some]
-    uris = _pictures(run.data, drawn)
+    pictures = _pictures(run.data, drawn)
     return {
         "classes": shown,
         "n": matrix.sum(dim=1).tolist(),
         "cells": [[a, b, int(matrix[a, b])] for a, b in matrix.nonzero().tolist()],
         "pairs": [
-            {"label": a, "taken": b, "n": n, "mistakes": [uris[i] for i in some if i in uris]}
+            {"label": a, "taken": b, "n": n, "mistakes": [pictures[i] for i in some if i in pictures]}
             for (a, b, n), some in zip(pairs, mistakes, strict=True)
         ],
         "exemplars": {
-            str(label): [uris[i] for i in train[places].tolist() if i in uris] for label, places in exemplars.items()
+            str(label): [pictures[i] for i in train[places].tolist() if i in pictures]
+            for label, places in exemplars.items()
         },
-        "small": run.data.kind == "vectors" or 0 < run.data.stored_side < SIDE // 2,
+        "small": run.data.kind == "vectors" or 0 < run.data.stored_side < COARSE,
     }
 
 
@@ -422,14 +425,16 @@ def nearest_to_centres(representations: Tensor, index: ClusterIndex, label: int)
     return mixed[:EXEMPLARS]
 
 
-def _pictures(data: Dataset, rows: list[int]) -> dict[int, str]:
-    """Pictures of examples, by id, as data addresses; none of tables."""
+def _pictures(data: Dataset, rows: list[int]) -> dict[int, dict[str, str]]:
+    """Pictures of examples, by id, as data addresses with their names; none of tables."""
     unique = np.array(sorted(set(rows)), dtype=np.int64)
     side = square_side(data)
+    files: Iterator[bytes] = iter(())
     if data.kind == "images":
-        drawn = photographs(data, unique, min(SIDE, data.stored_side or SIDE))
-        return {int(row): data_uri(webp(picture)) for row, picture in zip(unique, drawn, strict=True)}
-    if not side or not len(unique):
-        return {}
-    pixels = squares(data, unique).reshape(-1, side, side)
-    return {int(row): data_uri(webp(picture, 100)) for row, picture in zip(unique, pixels, strict=True)}
+        files = map(webp, photographs(data, unique, min(SIDE, data.stored_side or SIDE)))
+    elif side and len(unique):
+        files = (webp(picture, 100) for picture in squares(data, unique).reshape(-1, side, side))
+    return {
+        row: {"name": data.names[row], "source": data_uri(file)}
+        for row, file in zip(unique.tolist(), files, strict=False)
+    }

@@ -144,7 +144,7 @@ def minutes_and_seconds(seconds: float) -> str:
 
 
 def _card(run: ReportedRun) -> dict[str, str]:
-    error, about = "–", "not evaluated"
+    error, about = "-", "not evaluated"
     if run.findings:
         found = run.findings.evaluation
         share, rule = found[found["rule"]]["error"], RULE_NAMES[found["rule"]]
@@ -293,7 +293,7 @@ def attribute_table(runs: Sequence[ReportedRun]) -> PageTable:
         cells = [str(sum(count > 0 for count in found["all"]["counts"]))]
         cells += [percent(found["all"]["precision"][place]) for place in at] + [percent(found["all"]["base"])]
         if lifts:
-            cells += [f"{within['lift'][place]:.3f}" if within and within["lift"][place] else "–" for place in at[:3]]
+            cells += [f"{within['lift'][place]:.3f}" if within and within["lift"][place] else "-" for place in at[:3]]
         rows.append((number, [Cell(shown) for shown in cells]))
     head = ["attributes", *(f"of {size}" for size in SHOWN), "by lot"]
     return PageTable(head + [f"lift in class, of {size}" for size in SHOWN[:3]] * lifts, rows)
@@ -323,8 +323,8 @@ def time_table(runs: Sequence[ReportedRun]) -> PageTable:
     rows = []
     for number, run in enumerate(runs):
         time = spent(run)
-        pace = f"{1000 * time['training'] / run.step:.1f} ms" if run.step and time["training"] else "–"
-        cells = [minutes_and_seconds(seconds) if seconds else "–" for seconds in time.values()]
+        pace = f"{1000 * time['training'] / run.step:.1f} ms" if run.step and time["training"] else "-"
+        cells = [minutes_and_seconds(seconds) if seconds else "-" for seconds in time.values()]
         rows.append((number, [Cell(shown) for shown in (*cells, minutes_and_seconds(sum(time.values())), pace)]))
     return PageTable([*TIMES.values(), "in all", "a step"], rows)
 
@@ -364,7 +364,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value in (None, ""):
-        return "–"
+        return "-"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -20,6 +20,7 @@ function aboutPanel(data) {
     el("h3", { textContent: "Numbers" }),
     text("Loss is -log of the probability of the label under the rule that the method is judged by: "
       + `${data.runs.map((run) => `${run.rule} for ${run.name}`).join(", ")}; of an earlier refresh, under kNC. It ends at 27.6.`),
+    text(`Suspects are ordered by the held-out loss, as magnet suspects has it. ${heldOutText(data.runs[0])}`),
     text("The error above a map is that of the whole test part, as magnet evaluate has it; of images, that of the plain view (the centre, in the middle of the range of scales that training sees), in which all examples are seen here."),
     text("Training examples take part in the clusters that judge them; under soft kNN an example has no vote on itself."),
     text("Distances are in σ, the spread of the run's clusters. The spread of one cluster is the root mean square distance of its members to the centre."),

@@ -73,6 +73,11 @@ const lossOf = (moment, id) => moment.loss[moment.place[id]];
 const predictionOf = (moment, id) => moment.prediction[moment.place[id]];
 const isWrong = (data, moment, id) => predictionOf(moment, id) !== data.labels[id];
 
+// How doubtful a label is, and what the example looks like: where the map shows the evaluated step, by votes that had no
+// part in the example (`magnet suspects`); of a kept refresh, its own loss and prediction.
+const doubtOf = (run, id) => (momentOf(run).evaluated ? run.heldOut.loss[id] : lossOf(momentFor(run, id), id));
+const looksLike = (run, id) => (momentOf(run).evaluated ? run.heldOut.suggestion[id] : predictionOf(momentFor(run, id), id));
+
 // How many sigmas an example is nearer to a cluster of another class than to its own; positive: inside the other.
 function depth(moment, id) {
   const at = moment.place[id];

@@ -55,13 +55,13 @@ function otherClass(data, run, id) {
   return first !== data.labels[id] || second === undefined ? first : second;
 }
 
-const DOUBT = 0.2; // loss from which an example that is recognised is shown beside another class
+const DOUBT = 0.2; // held-out loss from which an example that is recognised is shown beside another class
 
 // The most similar examples of the own class and of the other one, side by side.
 function sides(data, run, id) {
   const at = run.doubtful.get(id);
   if (at === undefined || !momentOf(run).evaluated) return null;
-  if (!isWrong(data, run.end, id) && lossOf(run.end, id) < DOUBT) return null;
+  if (!isWrong(data, run.end, id) && run.heldOut.loss[id] < DOUBT) return null;
   const { beside, ofOwn, ofOther, other } = run.contrast;
   const side = (label, ids) => el("div", {},
     el("p", { class: "name title" }, dot(classColours(data, state.theme)[label]), el("span", { text: `Most like it in ${data.classes[label]}` })),
@@ -79,14 +79,22 @@ function verdict(data, run, id) {
     .map(([label, p]) => el("div", { class: "bar" },
       el("i", { style: { width: `${100 * p}%` } }),
       el("span", { class: "name", text: data.classes[label] }), el("span", { textContent: percent(p) })));
-  const leftOut = moment.evaluated && PARTS[run.split[id]] === "train" ? " by votes that it had no part in" : "";
-  const rule = `${moment.evaluated ? run.rule : "kNC"}, loss ${lossText(lossOf(moment, id))}${leftOut}`;
+  const rule = `${moment.evaluated ? run.rule : "kNC"}, loss ${lossText(lossOf(moment, id))}`;
   return [
     el("h3", {}, `${data.runs.length > 1 ? run.name : "Probabilities"} `,
       el("span", { class: "soft", textContent: rule }),
       isWrong(data, moment, id) ? el("span", { class: "bad", textContent: "  wrong" }) : ""),
-    ...bars, clusterLinks(data, moment, id),
+    ...bars, heldOut(data, run, moment, id), clusterLinks(data, moment, id),
   ];
+}
+
+// Of a training example, which takes part in the rule above: the judgement of the others.
+function heldOut(data, run, moment, id) {
+  if (!moment.evaluated || PARTS[run.split[id]] !== "train") return null;
+  const likely = run.heldOut.suggestion[id];
+  return el("p", { class: "small held-out" }, "left out of the votes: ",
+    likely === data.labels[id] ? "recognised" : ["looks like ", el("b", { class: "bad name", text: data.classes[likely] })],
+    `, loss ${lossText(run.heldOut.loss[id])}`);
 }
 
 function clusterLinks(data, moment, id) {

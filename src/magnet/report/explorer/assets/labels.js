@@ -1,9 +1,12 @@
 // Names of classes on the map: each on the densest part of its class that is in view, none over another.
 
-const NAME_FONT = "600 13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif";
+const NAME_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif";
 const NAME_HEIGHT = 18;
 const NAME_WIDTH = 210;
+const SMALL_STAGE = 500; // pixels of width or height, below which names are smaller
 const CLOSE_UP = 1500; // examples in view at which a class without a peak in view is named at its own examples
+const FEW_IN_VIEW = 60; // at which even a single one is named; of more, it takes a share of them
+const SHARE_IN_VIEW = 0.02;
 // Where a name may stand: halves of its width and heights from its anchor, the best place first.
 const PLACES = [[0, 0], [0, -1], [0, 1], [-1, 0], [1, 0], [0, -2], [0, 2], [-1, -1], [1, -1], [-1, 1], [1, 1]];
 const MANY_CENTRES = 600; // in view, above which names don't keep clear of them
@@ -20,7 +23,7 @@ function drawNames(context, frame, view, chosen) {
   const { offsetLeft: left, offsetTop: top, offsetWidth: width, offsetHeight: height } = view.buttons;
   const taken = [{ left, top, width, height }];
   const dots = dotsToKeepClear(frame, moment, chosen);
-  context.font = NAME_FONT;
+  context.font = `600 ${Math.min(frame.width, frame.height) < SMALL_STAGE ? 11 : 13}px ${NAME_FONT}`;
   for (const label of order) {
     const peak = peaks[label].find(({ x, y }) => inView(frame, frame.x(x), frame.y(y), -6));
     const anchor = peak ? [frame.x(peak.x), frame.y(peak.y)] : close.get(label);
@@ -51,19 +54,24 @@ function classesOf(data, view, chosen) {
   if (!chosen) return null;
   if (chosen.kind === "class") return new Set([chosen.label]);
   if (chosen.kind === "cluster") return new Set([chosen.moment.centres.labels[chosen.cluster]]);
-  if (chosen.kind === "found") return new Set(chosen.ids.slice(0, 2000).map((id) => data.labels[id]));
+  if (chosen.kind === "found") return new Set(chosen.classes ?? chosen.ids.slice(0, 2000).map((id) => data.labels[id]));
   const moment = momentFor(view.run, chosen.id);
   return new Set([data.labels[chosen.id], predictionOf(moment, chosen.id)]);
 }
 
-// Very close up a class may have examples in view but no peak: then its name stands at the first of them.
+// Close up a class may have examples in view but no peak: then its name stands at the first of them, unless it has so few
+// in a crowd of others that the name would tell of the wrong region.
 function anchorsCloseUp(data, frame, moment) {
   const anchors = new Map();
   if (frame.zoom < 1.5) return anchors;
   const seen = cellsOf(moment).inside(frame.bounds, CLOSE_UP);
   if (seen.length > CLOSE_UP) return anchors;
+  const counts = new Uint32Array(data.classes.length);
+  for (const at of seen) counts[data.labels[moment.shown[at]]] += 1;
+  const least = seen.length > FEW_IN_VIEW ? Math.max(2, SHARE_IN_VIEW * seen.length) : 1;
   for (const at of seen) {
     const label = data.labels[moment.shown[at]];
+    if (counts[label] < least) continue;
     const [x, y] = [frame.x(moment.positions[2 * at]), frame.y(moment.positions[2 * at + 1])];
     if (!anchors.has(label) && inView(frame, x, y, -20)) anchors.set(label, [x, y - 26]);
   }
@@ -71,13 +79,13 @@ function anchorsCloseUp(data, frame, moment) {
 }
 
 function shorten(context, data, label) {
-  data.shortNames ??= [];
-  if (!data.shortNames[label]) {
+  const known = ((data.shortNames ??= {})[context.font] ??= []);
+  if (!known[label]) {
     let text = data.classes[label].replaceAll(/\s+/g, " ");
     while (text.length > 4 && context.measureText(text).width > NAME_WIDTH) text = `${text.slice(0, -2).trimEnd()}…`;
-    data.shortNames[label] = { text, width: context.measureText(text).width };
+    known[label] = { text, width: context.measureText(text).width };
   }
-  return data.shortNames[label];
+  return known[label];
 }
 
 // The chosen example and the centres in view, as boxes.

@@ -16,15 +16,19 @@ function modesPanel(data) {
       }), data.classes.map((name, i) => [i, name]), label),
       runChoice(data, modesChoice)),
     momentNote(run, moment),
-    el("p", { class: "soft", textContent: clusters.length
-      ? `${plural(clusters.length, "cluster")} of ${plural(total, "training example")}: the variation inside the class that the run found.`
-      : "The class has no training examples, so it has no clusters." }),
+    el("p", { class: "soft", textContent: modesText(clusters.length, total) }),
     ...clusters.map((cluster, k) => el("div", { class: "mode" },
       el("div", {}, clusterLink(data, moment, cluster, `Mode ${k + 1}`), el("span", { class: "soft small", textContent:
         ` ${plural(moment.centres.sizes[cluster], "example")}, spread ${sigma(clusterFacts(data, moment, cluster).spread)}` }),
       el("div", { class: "soft small name", text: apartWords(data, moment, cluster) })),
       exemplars(data, moment, cluster, 6))),
   ];
+}
+
+function modesText(count, total) {
+  if (!count) return "The class has no training examples, so it has no clusters.";
+  return count === 1 ? `The run has all ${plural(total, "training example")} of this class in one cluster.`
+    : `${whole(count)} clusters of ${plural(total, "training example")}: the variation inside the class that the run found.`;
 }
 
 function runChoice(data, choice) {

@@ -77,7 +77,7 @@ function classPanel(data, label) {
     el("table", {}, el("tr", {}, ["run", "mean loss", "wrong"].map((name, i) => el("th", { class: i ? "number" : "", textContent: name }))),
       data.runs.map((run) => classRow(data, momentOf(run), data.byClass[label]))),
     el("p", {}, el("button", {
-      class: "link", type: "button", textContent: `See its ${plural(momentOf(data.runs[0]).ofClass[label].length, "mode")}`,
+      class: "link", type: "button", textContent: seeModes(momentOf(data.runs[0]).ofClass[label].length),
       onclick: () => select({ kind: "class", label }, "Modes"),
     })),
     ...featuresApart(data, data.byClass[label], ...ALL_OTHERS),
@@ -85,6 +85,8 @@ function classPanel(data, label) {
     el("div", { class: "grid" }, data.byClass[label].slice(0, 42).map((id) => thumb(data, id, pictureSize(data)))),
   ];
 }
+
+const seeModes = (count) => (count === 1 ? "See its only mode" : `See its ${whole(count)} modes`);
 
 function classRow(data, moment, ids) {
   const known = ids.filter((id) => moment.place[id] !== NONE);

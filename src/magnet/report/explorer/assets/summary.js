@@ -54,7 +54,7 @@ function findConfusions(data, run, moment) {
   found.forEach((pair) => pair.ids.sort((a, b) => lossOf(moment, b) - lossOf(moment, a)));
   const sizes = new Map();
   for (const id of among) sizes.set(data.labels[id], (sizes.get(data.labels[id]) ?? 0) + 1);
-  return { found, sizes, part: tested.length ? "test" : "shown" };
+  return { found, sizes, part: tested.length ? "test" : moment.evaluated ? "shown" : "training" };
 }
 
 function confusions(data, run, moment) {
@@ -70,7 +70,7 @@ function confusions(data, run, moment) {
 }
 
 function firstSuspects(data, run, moment) {
-  const ids = suspects(data, { run: run.number, by: "loss", part: "all", marked: "all" }, FIRST_SUSPECTS).filter((id) => lossOf(moment, id) > DOUBT);
+  const ids = suspects(data, { run: run.number, by: "doubt", part: "all", marked: "all" }, FIRST_SUSPECTS).filter((id) => doubtOf(run, id) > DOUBT);
   if (!ids.length) return [];
   return [
     el("h3", { textContent: "Labels to look at first" }),

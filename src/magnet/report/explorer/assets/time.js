@@ -17,6 +17,9 @@ function startTime(data) {
   byId("time").hidden = last === 0;
   slider.max = last;
   state.time = timeline.evaluated;
+  // As wide as its longest text, so that the slider keeps its place.
+  const texts = [timeline.text, `step ${whole(timeline.last)} of ${whole(timeline.last)}`];
+  byId("moment").style.minWidth = `${Math.max(...texts.map((words) => words.length)) * 0.53}em`;
   byId("evaluated").style.left = `calc(8px + ${last ? timeline.evaluated / last : 0} * (100% - 16px))`;
   slider.addEventListener("input", () => change({ time: Number(slider.value) }, "time"));
   byId("play").addEventListener("click", () => play(last));
