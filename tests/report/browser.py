@@ -74,6 +74,10 @@ class Page:
     def text(self, selector: str) -> str:
         return self.driver.find_element("css selector", selector).text
 
+    def words(self, selector: str) -> str:
+        """All text of an element, whether it is in view or not."""
+        return str(self.js("return document.querySelector(arguments[0]).textContent", selector))
+
     def count(self, selector: str) -> int:
         return len(self.driver.find_elements("css selector", selector))
 
@@ -106,13 +110,48 @@ class Page:
         act(mouse)
         mouse.perform()
 
+    @property
+    def phone(self) -> bool:
+        """Whether the window is a phone's, which is used by fingers."""
+        return bool(self.js("return innerWidth < 900"))
+
+    def fingers(self, kind: str, *places: tuple[float, float]) -> None:
+        """Fingers on a phone: touchStart, touchMove or touchEnd, with all that are down, in pixels of the window."""
+        points = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(places)]
+        self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
     def tap(self, what: str, *arguments: Any) -> None:
         """Put a finger there for a moment."""
         stage, x, y = self.place(what, *arguments)
         box = stage.rect
-        point = {"x": box["x"] + box["width"] / 2 + x, "y": box["y"] + box["height"] / 2 + y}
-        self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [point]})
-        self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        self.fingers("touchStart", (box["x"] + box["width"] / 2 + x, box["y"] + box["height"] / 2 + y))
+        self.fingers("touchEnd")
+
+    def choose_at(self, what: str) -> None:
+        """Choose what lies there: by a click or, on a phone, with a finger."""
+        (self.tap if self.phone else self.point)(what)
+
+    def show_map(self) -> None:
+        """Close the details where they are a sheet over the map."""
+        if self.phone:
+            self.js("const s = document.getElementById('sheet'), g = document.getElementById('grip');"
+                    "while (!s.classList.contains('closed')) g.click()")  # fmt: skip
+            self.until("magnet.maps.some((view) => view.stage.clientHeight > 300)")
+        self.settle()
+
+    def afresh(self) -> None:
+        """As the page was at first: nothing chosen, all of the map in view; on a phone with the details closed."""
+        self.js(
+            "magnet.select(null, 'Summary');"
+            "for (const id of ['names', 'regions', 'centres']) {"
+            "  const box = document.getElementById(id); if (!box.checked) box.click(); }"
+            "const set = (id, value, name) => { const e = document.getElementById(id);"
+            "  if (e.value !== value) { e.value = value; e.dispatchEvent(new Event(name)); } };"
+            "set('colour', 'class', 'change'); set('slider', document.getElementById('slider').max, 'input');"
+        )
+        self.show_map()
+        self.js("magnet.maps.forEach((view) => { if (view.stage.clientWidth) view.reset(); })")
+        self.settle()
 
     def handling(self, script: str, times: int = 5) -> float:
         """Milliseconds of the processor that a script takes in the page: the least of some times.

@@ -7,6 +7,7 @@ const SMALL_STAGE = 500; // pixels of width or height, below which names are sma
 const CLOSE_UP = 1500; // examples in view at which a class without a peak in view is named at its own examples
 const FEW_IN_VIEW = 60; // at which even a single one is named; of more, it takes a share of them
 const SHARE_IN_VIEW = 0.02;
+const ANCHORS = 6; // examples at which there may be room for the name of their class
 // Where a name may stand: halves of its width and heights from its anchor, the best place first.
 const PLACES = [[0, 0], [0, -1], [0, 1], [-1, 0], [1, 0], [0, -2], [0, 2], [-1, -1], [1, -1], [-1, 1], [1, 1]];
 const MANY_CENTRES = 600; // in view, above which names don't keep clear of them
@@ -25,11 +26,13 @@ function drawNames(context, frame, view, chosen) {
   const dots = dotsToKeepClear(frame, moment, chosen);
   context.font = `600 ${Math.min(frame.width, frame.height) < SMALL_STAGE ? 11 : 13}px ${NAME_FONT}`;
   for (const label of order) {
-    const peak = peaks[label].find(({ x, y }) => inView(frame, frame.x(x), frame.y(y), -6));
-    const anchor = peak ? [frame.x(peak.x), frame.y(peak.y)] : close.get(label);
-    if (!anchor) continue;
+    const high = peaks[label].map(({ x, y }) => [frame.x(x), frame.y(y)]).filter(([x, y]) => inView(frame, x, y, -6));
+    const anchors = [...high, ...(close.get(label) ?? [])];
+    if (!anchors.length) continue;
     const text = shorten(context, data, label);
-    const found = findRoom(frame, anchor, text.width, taken, dots, label) ?? (spoken?.has(label) ? placeAt(frame, anchor, text.width) : null);
+    let found = null;
+    for (const anchor of anchors) found ??= findRoom(frame, anchor, text.width, taken, dots, label);
+    if (!found && spoken?.has(label)) found = placeAt(frame, anchors[0], text.width);
     if (!found) continue;
     taken.push(found);
     placed.push({ label, text: text.text, ...found });
@@ -59,8 +62,8 @@ function classesOf(data, view, chosen) {
   return new Set([data.labels[chosen.id], predictionOf(moment, chosen.id)]);
 }
 
-// Close up a class may have examples in view but no peak: then its name stands at the first of them, unless it has so few
-// in a crowd of others that the name would tell of the wrong region.
+// Close up a class may have examples in view but no peak: then its name stands at one of them, unless it has so few in a
+// crowd of others that the name would tell of the wrong region.
 function anchorsCloseUp(data, frame, moment) {
   const anchors = new Map();
   if (frame.zoom < 1.5) return anchors;
@@ -73,7 +76,8 @@ function anchorsCloseUp(data, frame, moment) {
     const label = data.labels[moment.shown[at]];
     if (counts[label] < least) continue;
     const [x, y] = [frame.x(moment.positions[2 * at]), frame.y(moment.positions[2 * at + 1])];
-    if (!anchors.has(label) && inView(frame, x, y, -20)) anchors.set(label, [x, y - 26]);
+    if (!anchors.has(label)) anchors.set(label, []);
+    if (anchors.get(label).length < ANCHORS && inView(frame, x, y, -20)) anchors.get(label).push([x, y - 26]);
   }
   return anchors;
 }
