@@ -258,18 +258,18 @@ def time(page):
     assert page.js("return magnet.state.selection.moment === magnet.maps[0].moment")
     for tab in ("Summary", "Suspects", "Modes"):
         page.click(f"#tab-{tab}")
-        assert "As it was at step 45 of 60." in page.text("#panel"), tab
+        assert "As it was at step 45 of 60." in page.words("#panel"), tab
     page.click("#tab-Summary")
-    assert "training example" in page.text(".confusion")
-    assert "taken for" in page.text(".suspect")  # by the refresh, not by held-out votes of the end
+    assert "training example" in page.words(".confusion")
+    assert "taken for" in page.words(".suspect")  # by the refresh, not by held-out votes of the end
     trained, other = page.js(
         "const m = magnet.maps[0].moment; return [m.shown[0], magnet.data.runs[0].end.shown.find((id) => "
         "m.place[id] < 0)]"
     )
     page.js("magnet.select({kind: 'example', id: arguments[0], run: 0})", trained)
-    assert "As it was at step 45 of 60." in page.text("#panel")
+    assert "As it was at step 45 of 60." in page.words("#panel")
     page.js("magnet.select({kind: 'example', id: arguments[0], run: 0})", other)
-    assert "holds the training part only: this is step 60 of 60, evaluated" in page.text("#panel")
+    assert "holds the training part only: this is step 60 of 60, evaluated" in page.words("#panel")
     page.show_map()
     slider.send_keys(HOME)
     page.until("magnet.maps[0].moment.step === 0")
@@ -294,7 +294,8 @@ def search_and_keys(page):
     page.until("magnet.state.selection?.kind === 'example'")
     before = page.js("return magnet.state.selection.id")
     assert page.js("return magnet.data.names[arguments[0]]", before) == name
-    assert name in page.text("#panel")  # on a phone too, where the details open
+    page.until("document.getElementById('panel').clientHeight > 200")  # on a phone the details open
+    assert name in page.text("#panel")
     assert name in page.words("#status")
     stage = page.driver.find_element("css selector", ".stage")
     stage.send_keys(RIGHT)

@@ -82,16 +82,9 @@ def walk(page, size, looks, axe=None):
             assert complaints(page, axe) == [], name
 
 
-def close_sheet(page):
-    page.js("const s = document.getElementById('sheet'), g = document.getElementById('grip');"
-            "while (!s.classList.contains('closed')) g.click()")  # fmt: skip
-    page.until("magnet.maps[0].stage.clientHeight > 300")
-
-
 def look_at_the_map(page, size):
     """All of it and close up, in every colouring: names don't overlap, nothing is outside the window."""
-    if size == PHONE:
-        close_sheet(page)
+    page.show_map()
     for way in page.js("return [...document.getElementById('colour').options].map((option) => option.value)"):
         page.choose("#colour", way)
         page.settle()
@@ -130,8 +123,7 @@ def test_a_table(wine_page, open_page, size, theme):
 def test_two_runs_and_time(digits_page, open_page, size, theme):
     page = open_page(digits_page, size, theme)
     walk(page, size, LOOKS | TWO)
-    if size == PHONE:
-        close_sheet(page)
+    page.show_map()
     assert page.text("#moment") == "step 15 of 60"
     assert page.js("return document.getElementById('evaluated').checkVisibility()")
     assert "step 15 of 60 · training part" in page.text(".map.front .caption")

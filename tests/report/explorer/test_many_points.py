@@ -5,6 +5,7 @@ import pytest
 
 from magnet.report.explorer.page_data import encode, encode_ids
 from magnet.report.html import page
+from report.browser import DESKTOP, PHONE, look_like
 
 CLASSES, CLUSTERS, FEATURES = 50, 200, 32
 
@@ -82,8 +83,10 @@ def page_of(tmp_path_factory):
 @pytest.mark.parametrize("data_of", [many, a_table])
 def test_a_click_among_50_000_examples_is_handled_in_a_tenth_of_a_second(page_of, open_page, data_of):
     shown = open_page(page_of(data_of(50_000)))
-    taken = {
-        chosen: shown.handling(f"magnet.select({chosen})")
+    taken = {}
+    for size in (DESKTOP, PHONE):
+        look_like(shown.driver, size, "dark")
+        shown.settle()
         for chosen in (
             "{kind: 'example', id: 7, run: 0}",
             "{kind: 'class', label: 3}",
@@ -91,8 +94,8 @@ def test_a_click_among_50_000_examples_is_handled_in_a_tenth_of_a_second(page_of
             "{kind: 'class', label: 4}, 'Modes'",
             "null, 'Summary'",
             "null, 'Suspects'",
-        )
-    }
+        ):
+            taken[size, chosen] = shown.handling(f"magnet.select({chosen})")
     assert min(taken.values()) > 0.1
     assert max(taken.values()) < 100, taken
 
