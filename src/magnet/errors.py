@@ -31,6 +31,11 @@ class StorageError(OSError):
     """A file cannot be written: the disk is full, read-only, or not ours. Says where, and what to do."""
 
 
+def percent(share: float | None) -> str:
+    """A fraction as a percentage, for people: in a terminal, on a page."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
 def visible(text: str) -> str:
     """Text from outside, such as names of classes and files, without control characters and unprintable ones.
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from magnet.errors import UserError
-from magnet.report.html import LIST, Folder, embedded_json, page, percent, write_whole
+from magnet.errors import UserError, percent
+from magnet.report.html import LIST, Folder, embedded_json, page, write_whole
 
 NASTY = "</script><script>alert(1)</script><!-- & \u2028 \u2029 ' \" \udcff"
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from magnet.commands.terminal import Question, plain, read_options, table
-from magnet.errors import check_at_least
-from magnet.report.html import percent
+from magnet.errors import check_at_least, percent
 
 if TYPE_CHECKING:
     from magnet.commands.inputs import Queries

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magnet.commands.terminal import RunFolder, given_options, progress, read_options, say_notes
-from magnet.errors import UserError
+from magnet.errors import UserError, percent
 from magnet.files import check_file, read_json
-from magnet.report.html import percent
 from magnet.training.config import BUNDLE, check_bundle, check_model
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from magnet.errors import UserError, check_at_least
-from magnet.report.html import percent
+from magnet.errors import UserError, check_at_least, percent
 from magnet.training.config import check_model
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from magnet.commands.terminal import given_options, progress, read_grouped, short_name, table
 from magnet.commands.train import GROUPS, check_settings, check_used, config_of, preset_defaults, read_deciding
-from magnet.report.html import percent
+from magnet.errors import percent
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
 

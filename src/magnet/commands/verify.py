@@ -10,8 +10,7 @@ import tyro
 from rich.console import Console
 
 from magnet.commands.terminal import RunFolder, check_inputs, plain, progress, read_options, say_notes
-from magnet.errors import UserError
-from magnet.report.html import percent
+from magnet.errors import UserError, percent
 from magnet.training.config import check_run
 
 HELP = """Whether two photos or vectors are of the same class: nearer to each other than a threshold.

@@ -74,11 +74,6 @@ def embedded_json(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def percent(share: float | None) -> str:
-    """A fraction as a percentage."""
-    return "-" if share is None else f"{100 * share:.1f} %"
-
-
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all."""
     with writing(path) as draft:

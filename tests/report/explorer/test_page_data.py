@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from magnet.errors import percent
 from magnet.report.explorer import build, page_data
 from magnet.report.explorer.build import build_explorer
 from magnet.report.explorer.page_data import encode, encode_bits, encode_ids, encode_positions, find_originals
-from magnet.report.html import percent
 from magnet.runs.run import Run
 
 

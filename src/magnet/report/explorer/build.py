@@ -69,7 +69,7 @@ class Explorer:
         folder = None if out.suffix.lower() in PAGES else Folder(out)
         file, data = out / "index.html" if folder else out, self.seen[0].run.data
         first = looked_at_most(self.seen, len(self.rows))
-        pictures = looks(data, self.rows, first, self.say("drawing pictures"), folder and folder.keep)
+        pictures = looks(data, self.rows, first, self.say("drawing pictures"), folder.keep if folder else None)
         everything = {**self.data, "pictures": pictures, "originals": find_originals(data, file)}
         title = f"{data.name} ({', '.join(seen.run.config.method for seen in self.seen)})"
         if folder is None:

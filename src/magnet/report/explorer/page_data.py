@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from magnet.data import Dataset
+from magnet.errors import percent
 from magnet.evaluation.suspects import Doubts
 from magnet.methods.base import RULE_NAMES
 from magnet.report.explorer.examples import Contrast
 from magnet.report.explorer.snapshots import Moment, near_each_other
-from magnet.report.html import percent
 from magnet.report.layout import Positions
 from magnet.runs.evaluate import plain_errors
 from magnet.runs.run import Run

@@ -13,10 +13,10 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from magnet import __version__
-from magnet.errors import UserError
+from magnet.errors import UserError, percent
 from magnet.methods import Options, method_class
 from magnet.methods.base import RULE_NAMES
-from magnet.report.html import base_style, percent, write_whole
+from magnet.report.html import base_style, write_whole
 from magnet.report.plots import COLOURS, plain
 from magnet.report.summary.figures import (
     PARTS,
