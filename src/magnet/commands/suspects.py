@@ -16,7 +16,7 @@ from magnet.training.config import check_run
 
 HELP = """The examples whose labels are likely wrong, worst first.
 
-The training examples are judged by votes that they had no part in, a tenth of them at a time: vectors as they are given,
+Training examples are judged by votes that they had no part in, a tenth of them at a time: vectors as they are given,
 images by their representations. Examples of other parts are judged by the rule of the run's method. Of more than 50,000
 all are judged, by the votes of so many. The table has path, label, suggestion, loss (-log of the probability of the
 label), probability (of the suggestion), split and row.
