@@ -1,16 +1,18 @@
 """Files are written whole or not at all, with the permissions that the user's umask gives."""
 
+import errno
 import os
 import stat
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import magnet
-from magnet.errors import UserError
+from magnet.errors import StorageError, UserError
 from magnet.export import export_bundle
-from magnet.files import read_json, remove_drafts, replacing, replacing_folder
+from magnet.files import read_json, remove_drafts, replacing, replacing_folder, write_record
 from magnet.runs.run import Run
 from training.short_runs import run, write_vectors
 
@@ -102,3 +104,16 @@ def test_json_that_was_cut_short_is_an_error_that_names_the_file(tmp_path):
             read_json(path)
     with pytest.raises(FileNotFoundError):
         read_json(tmp_path / "nowhere.json")
+
+
+def test_a_full_disk_is_said_with_the_place_and_the_space_that_is_needed(tmp_path, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    expected = (
+        r"folder.values\.json cannot be written \(No space left on device\): 3 kB are needed, and [\d,]+ kB are free"
+    )
+    with pytest.raises(StorageError, match=expected), replacing_folder(tmp_path / "folder") as draft:
+        write_record(draft / "values.json", {"a": "x" * 3000})
+    assert list(tmp_path.iterdir()) == []

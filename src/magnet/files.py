@@ -51,11 +51,12 @@ def as_path(path: Any) -> Path:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], needed: int = 0) -> Iterator[Path]:
     """Yield the path of an empty draft beside ``path``, which replaces ``path`` when the block ends without an error.
 
     A reader of ``path`` always finds the old file or the new one, never half of one, also after a crash. If the block
-    raises, the draft is removed and ``path`` is unchanged; errors of a full or read-only disk become a `StorageError`.
+    raises, the draft is removed and ``path`` is unchanged; errors of a full or read-only disk become a `StorageError`,
+    which says how many bytes are ``needed``, if that is given.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "notes.txt"
@@ -66,7 +67,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     draft = _beside(path)
-    with storing(path):
+    with storing(path, needed):
         file = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         try:
             mode = os.fstat(file).st_mode & 0o777
@@ -102,6 +103,8 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
                 path.rename(old)
             draft.rename(path)
             _to_disk(path.parent)
+        except StorageError as error:  # of a file in the draft
+            raise StorageError(str(error).replace(str(draft), str(path))) from error
         finally:
             if old.exists() and not path.exists():  # the last rename failed
                 old.rename(path)
@@ -123,7 +126,7 @@ def writing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def storing(path: Path) -> Iterator[None]:
+def storing(path: Path, needed: int = 0) -> Iterator[None]:
     """Turn errors of a full or read-only disk into a `StorageError`, which says what to do."""
     try:
         yield
@@ -135,8 +138,8 @@ def storing(path: Path) -> Iterator[None]:
                 f"{path} cannot be written ({error.strerror}): give it a place that you may write to"
             ) from error
         raise StorageError(
-            f"{path} cannot be written ({error.strerror}): {_free(path)} free there. Make room and try again; what "
-            "was there before is as it was"
+            f"{path} cannot be written ({error.strerror}): {_room(path, needed)}. Make room and try again; what was "
+            "there before is as it was"
         ) from error
 
 
@@ -243,8 +246,8 @@ def read_json(path: str | os.PathLike[str], kind: Any = Any) -> Any:
 
 def write_record(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     """Write plain values as JSON with their digest, whole or not at all."""
-    with replacing(path) as draft:
-        text = json.dumps({**values, DIGEST: record_digest(values)}, indent=1)
+    text = json.dumps({**values, DIGEST: record_digest(values)}, indent=1)
+    with replacing(path, len(text)) as draft:
         draft.write_text(text, encoding="utf-8")
 
 
@@ -343,11 +346,16 @@ def write_tensors(
 
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     digest = tensors_digest(ready, about or {})
-    with replacing(path) as draft:
+    needed = sum(tensor.nbytes for tensor in ready.values())
+    with replacing(path, needed) as draft:
         try:
             save_file(_apart(ready), draft, {**(about or {}), DIGEST: digest})
         except SafetensorError as error:  # raised if the disk is full
-            raise StorageError(f"{path} cannot be written ({error}): make room and try again") from error
+            reason = str(error).removeprefix("Error while serializing: ")
+            raise StorageError(
+                f"{path} cannot be written ({reason}): {_room(Path(path), needed)}. Make room and try again; what was "
+                "there before is as it was"
+            ) from error
     return digest
 
 
@@ -464,9 +472,11 @@ def _to_disk(path: Path) -> None:
         os.close(file)
 
 
-def _free(path: Path) -> str:
+def _room(path: Path, needed: int) -> str:
+    """The space on the disk of a path in words, and what is needed, if that is known."""
     place = next((parent for parent in path.absolute().parents if parent.is_dir()), Path("/"))
-    return f"{shutil.disk_usage(place).free / 2**20:,.1f} MB"
+    free = f"{shutil.disk_usage(place).free / 2**10:,.0f} kB are free there"
+    return f"{needed / 2**10:,.0f} kB are needed, and {free}" if needed else free
 
 
 def _fits(tensor: Tensor, wanted: str, sizes: dict[str, int]) -> bool:

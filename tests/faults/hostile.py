@@ -10,13 +10,22 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import numpy as np
+import yaml
+from hypothesis import HealthCheck
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 from PIL import Image
 
 from faults.damage import damage
 from faults.outcomes import Outcome, call, command
-from magnet.errors import UserError
+from magnet.data import open_data
+from magnet.errors import UserError, checked
+from magnet.training.config import TrainConfig
+from magnet.training.folder import Manifest
 
 DAMAGE = ("cut", "flip", "garbage", "zeros")
 
@@ -231,6 +240,54 @@ def damaged_inputs(folder: Path, cases: int, seed: int) -> Iterator[tuple[str, O
         vectors = source.suffix in (".npz", ".csv")
         open_it = (lambda b=broken: open_data(str(b)).batch([0])) if vectors else (lambda b=broken: decode(b, 8))
         yield f"{kind} {source.name}", call(open_it, (UserError,))
+
+
+def fuzzed_inputs(folder: Path, cases: int, seed: int) -> Iterator[tuple[str, Outcome]]:
+    """Tables, arrays, settings and records that hypothesis makes, read; so many cases of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = st.text(st.characters(exclude_categories=()), max_size=8)
+    cell = st.one_of(text, st.sampled_from(["1", "-2.5", "nan", "1e400", '"', ";", "0x1", "label", "path", "x"]))
+    table = st.lists(st.lists(cell, max_size=4), max_size=6).map(lambda rows: "\n".join(",".join(row) for row in rows))
+    dtype = st.one_of(arrays.scalar_dtypes(), arrays.unicode_string_dtypes(max_len=4))
+    array = arrays.arrays(dtype, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))
+    stored = st.dictionaries(st.sampled_from(["X", "y", "split", "test", "name", "classes", "attributes"]), array)
+    value = st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), text),
+        lambda some: st.one_of(st.lists(some, max_size=3), st.dictionaries(text, some, max_size=3)),
+        max_leaves=5,
+    )
+    names = st.sampled_from(["data", "epochs", "learning_rate", "method", "hidden", "out", "seed", "label", "preset"])
+    found: list[tuple[str, Outcome]] = []
+
+    def record(what: str, made: Any, work: Callable[[], Any]) -> None:
+        found.append((f"{what}: {made!r:.300}", call(work, (UserError,))))
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(max_examples=cases, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @hypothesis.given(
+        st.one_of(
+            st.tuples(st.just("table"), table),
+            st.tuples(st.just("arrays"), stored),
+            st.tuples(st.just("settings"), st.dictionaries(names, value, max_size=3)),
+            st.tuples(st.just("record"), value),
+        )
+    )
+    def tried(case: tuple[str, Any]) -> None:
+        what, made = case
+        if what == "table":
+            (folder / "t.csv").write_bytes(made.encode(errors="surrogatepass"))
+            record(what, made, lambda: open_data(str(folder / "t.csv")).batch([0]))
+        elif what == "arrays":
+            np.savez(folder / "a.npz", **made)
+            record(what, made, lambda: open_data(str(folder / "a.npz")).batch([0]))
+        elif what == "settings":
+            (folder / "s.yaml").write_text(yaml.safe_dump(made), encoding="utf-8", errors="surrogatepass")
+            record(what, made, lambda: TrainConfig.load(folder / "s.yaml").check())
+        else:
+            record(what, made, lambda: checked(made, Manifest, "a record"))
+
+    tried()
+    yield from found[:cases]
 
 
 NONSENSE = (

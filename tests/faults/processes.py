@@ -99,7 +99,8 @@ def full_disks(folder: Path, sizes: list[int]) -> Iterator[tuple[str, Outcome]]:
             process = start("train", *flags(settings(disk / "run", data, **options)))
             output, _ = process.communicate(timeout=120)
             said = [line for line in output.splitlines() if line.startswith("magnet: ")]
-            ok = "Traceback" not in output and (process.returncode == 0 or len(said) == 1)
+            one = len(said) == 1 and "kB are free there" in said[0] and ".part" not in said[0]
+            ok = "Traceback" not in output and (process.returncode == 0 or one)
             yield f"training on {kilobytes} kB", Outcome(SAID if ok else TRACEBACK, output[-300:])
             drafts = list(disk.rglob("*.part"))
             yield f"drafts on {kilobytes} kB", Outcome(SAME if not drafts else SILENT, str(drafts))

@@ -25,7 +25,7 @@ from faults.changed import changed_data
 from faults.damage import damaged_runs, make_run
 from faults.divergence import constant, diverging
 from faults.forged import forged
-from faults.hostile import damaged_inputs, hostile_data
+from faults.hostile import damaged_inputs, fuzzed_inputs, hostile_data
 from faults.options import odd_options, odd_readers
 from faults.outcomes import GOOD, SAID, SAME, SILENT, Outcome, command
 from faults.processes import (
@@ -55,6 +55,7 @@ def rows(folder: Path, share: float, seed: int, data: str) -> dict[str, Cases]:
         "files of a run damaged, then a command": damaged_runs(finished, folder / "damage", part(10_000), seed),
         "forged files of runs, bundles and estimators": forged(finished, folder / "forged", part(2_000), seed),
         "hostile data and settings": hostile_data(folder / "hostile"),
+        "inputs that hypothesis makes": fuzzed_inputs(folder / "fuzzed", part(10_000), seed),
         "damaged data files": damaged_inputs(folder / "inputs", part(10_000), seed),
         "data or labels changed under a run, then a command": changed_data(folder / "changed", share, seed),
         "every option of train, odd values": odd_options(folder / "options", None if share >= 1 else part(800), seed),

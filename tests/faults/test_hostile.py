@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import magnet
-from faults.hostile import damaged_inputs, hostile_data
+from faults.hostile import damaged_inputs, fuzzed_inputs, hostile_data
 from faults.outcomes import GOOD, SAID, command
 from faults.test_damage import bad
 from magnet.data import open_data
@@ -19,6 +19,10 @@ SOURCES = sorted(Path(magnet.__file__).parent.rglob("*.py"))
 
 def test_hostile_data_and_settings_are_refused_in_words(tmp_path):
     assert bad(hostile_data(tmp_path, train=False)) == []
+
+
+def test_inputs_that_hypothesis_makes_are_refused_in_words(tmp_path):
+    assert bad(fuzzed_inputs(tmp_path, cases=150, seed=1)) == []
 
 
 def test_damaged_inputs_are_refused_in_words(tmp_path):
@@ -104,20 +108,39 @@ def test_no_write_follows_a_link(tmp_path):
         inside(tmp_path / "run", "cache")
 
 
+PICKLES = {"pickle", "_pickle", "cPickle", "shelve", "marshal", "dill", "joblib", "cloudpickle"}
+
+
 def test_nothing_unpickles_and_weights_alone_are_loaded():
-    for path in SOURCES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                names = {alias.name.partition(".")[0] for alias in node.names}
-                # weights.py knows the name of the error that torch.load raises where a file is refused.
-                assert not names & {"pickle", "shelve", "marshal", "dill", "joblib"} or path.name == "weights.py", path
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("torch.load", "np.load", "numpy.load"):
-                keywords = {word.arg: ast.unparse(word.value) for word in node.keywords}
-                safe = keywords.get("weights_only") == "True" or keywords.get("allow_pickle", "False") == "False"
-                assert safe, (path, ast.unparse(node))
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("eval", "exec", "pickle.load", "pickle.loads"):
-                pytest.fail(f"{path}: {ast.unparse(node)}")
+    assert [(path, found) for path in SOURCES for found in unsafe(path.read_text(encoding="utf-8"))] == []
+
+
+def unsafe(source):
+    """What a module imports or calls that could run code from a file."""
+    for node in ast.walk(ast.parse(source)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        keywords = {word.arg: ast.unparse(word.value) for word in node.keywords} if called else {}
+        if (
+            {name.partition(".")[0] for name in names} & PICKLES
+            or called in ("eval", "exec")
+            or (called == "torch.load" and keywords.get("weights_only") != "True")
+            or (called in ("np.load", "numpy.load") and keywords.get("allow_pickle", "False") != "False")
+        ):
+            yield ast.unparse(node)
+
+
+def test_what_could_run_code_is_found():
+    for line in (
+        "import pickle",
+        "from joblib import load",
+        "torch.load(x)",
+        "np.load(x, allow_pickle=True)",
+        "eval(x)",
+    ):
+        assert list(unsafe(line)) == [line]
+    assert list(unsafe("torch.load(x, weights_only=True); np.load(x)")) == []
 
 
 def test_outcomes_are_told_apart():
