@@ -191,7 +191,8 @@ def put_beside(value: Any, keep: Keep) -> tuple[Any, list[str]]:
     """Move large arrays out of the data of a page, into scripts that the page runs first.
 
     A browser that opens a file may run scripts beside it, but not read other files. Each script holds one array, or a
-    part of one, under a name made from its content: with a script of another page the arrays are missing, not wrong.
+    part of one, under a name made from its place and its content: with a script of another page the arrays are
+    missing, not wrong, and of two equal arrays each has its own, since the page drops a part once it is read.
 
     Returns:
         The data with names of parts in place of the arrays, and the addresses of the scripts.
@@ -210,7 +211,7 @@ def put_beside(value: Any, keep: Keep) -> tuple[Any, list[str]]:
             return value
         for start in range(0, len(text), PART):
             part = text[start : start + PART]
-            parts.append(hashlib.sha256(part.encode("ascii")).hexdigest()[:16])
+            parts.append(f"{len(addresses)}-{hashlib.sha256(part.encode('ascii')).hexdigest()[:16]}")
             script = f'(globalThis.magnetParts ??= {{}})["{parts[-1]}"] = "{part}";\n'
             addresses.append(keep(f"data/{len(addresses)}.js", script.encode("ascii")))
         return {"type": value["type"], "parts": parts}
