@@ -93,7 +93,7 @@ def test_fewer_dimensions_are_the_first_of_all_in_order(digits_run, tmp_path, ma
     apart = [np.linalg.norm(r[1:] - r[:-1], axis=1) for r in (full, ordered)]
     assert np.allclose(*apart, rtol=1e-3)  # a rotation keeps all distances
     assert "--dims must be 1 to" in complaint(*words, tmp_path / "x.npz", "--dims", "100000")
-    assert "--dims must be at least 1" in complaint(*words, tmp_path / "x.npz", "--dims", "-1")
+    assert "--dims must be at least 0" in complaint(*words, tmp_path / "x.npz", "--dims", "-1")
 
 
 def test_classify_and_search_work_with_fewer_dimensions(digits_run, tmp_path, magnet):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from faults.outcomes import caught
 from magnet.files import read_record, write_record
 from magnet.report.summary.findings import Findings, measure, read_runs
 from magnet.report.summary.page import comparable, error_table, notices, same_data, write_report
@@ -251,9 +252,9 @@ def test_an_unfinished_run_is_reported_as_such(own, magnet, tmp_path):
     assert "is not finished" in Page(tmp_path / "r.html").text
 
 
-def test_a_run_without_a_checkpoint_has_a_report_without_errors(own, magnet, tmp_path):
+def test_a_run_without_a_checkpoint_has_a_report_without_errors(own, tmp_path):
     shutil.rmtree(own / "checkpoint")
-    assert "no checkpoint yet" in magnet("report", own, "--out", tmp_path / "r.html")
+    assert "no checkpoint yet" in caught("report", own, "--out", tmp_path / "r.html").err
     text = Page(tmp_path / "r.html").text
     assert "was not evaluated" in text
     assert (tmp_path / "r" / "loss.png").is_file()
@@ -263,7 +264,7 @@ def test_a_run_without_a_checkpoint_has_a_report_without_errors(own, magnet, tmp
 def test_data_that_is_gone_is_said_and_what_was_measured_before_is_kept(own, runs, magnet, tmp_path):
     config = own / "config.yaml"
     config.write_text(config.read_text().replace("cells.npz", "gone.npz"))
-    assert "gone.npz" in magnet("report", own, "--out", tmp_path / "r.html")
+    assert "gone.npz" in caught("report", own, "--out", tmp_path / "r.html").err
     assert "was not evaluated" in Page(tmp_path / "r.html").text
     shutil.copy(runs / "cells.npz", runs / "gone.npz")
     magnet("report", own, "--out", tmp_path / "r.html")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from magnet.commands.terminal import Inputs, RunFolder, check_dims, check_inputs, progress, read_options, say_notes
+from magnet.commands.terminal import Inputs, RunFolder, check_inputs, open_run, read_options
 from magnet.data.sources import find_source
-from magnet.errors import UserError
+from magnet.errors import UserError, check_at_least
 from magnet.files import check_file, writing
 from magnet.training.config import check_range, check_run
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
     check_range("test_draws", options.test_draws)
     if bool(options.data) == bool(options.inputs):
         raise UserError("give what to embed: photos, folders or vectors, or labelled data as --data; one of the two")
-    check_dims(options.dims)
+    check_at_least("dims", options.dims, 0)
     check_run(options.run)
     check_inputs(options.inputs)
     if options.data:
@@ -67,17 +67,7 @@ def main(arguments: Sequence[str]) -> None:
     elif options.label or options.part != "all":
         raise UserError("--label and --part are of labelled data: give it as --data")
 
-    from magnet.runs.run import Run
-
-    with progress("embedding") as report:
-        run = Run(
-            options.run,
-            which=options.checkpoint,
-            test_draws=options.test_draws,
-            need_data=False,
-            report=report,
-        )
-        say_notes(run.notes)
+    with open_run(options.run, which=options.checkpoint, test_draws=options.test_draws, need_data=False) as run:
         arrays = _labelled(run, options) if options.data else _unlabelled(run, options.inputs)
         if options.dims:
             arrays["X"] = arrays["X"] @ run.directions(options.dims).T.numpy()

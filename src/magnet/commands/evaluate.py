@@ -7,7 +7,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from magnet.commands.terminal import RunFolder, progress, read_options, say_notes, show_evaluation
+from magnet.commands.terminal import RunFolder, open_run, read_options, show_evaluation
 from magnet.data.sources import find_source
 from magnet.errors import UserError
 from magnet.training.config import check_run
@@ -53,17 +53,9 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError("--label names a column of other data: give --data too")
 
     from magnet.runs.evaluate import evaluate, open_like
-    from magnet.runs.run import Run
 
-    with progress("embedding") as report:
-        run = Run(
-            options.run,
-            which=options.checkpoint,
-            test_draws=options.test_draws,
-            need_data=not options.data,
-            report=report,
-        )
-        say_notes(run.notes)
+    own = not options.data
+    with open_run(options.run, which=options.checkpoint, test_draws=options.test_draws, need_data=own) as run:
         other = open_like(run, options.data, options.label) if options.data else None
         result = evaluate(run, other, options.part)
     if options.json:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from magnet.commands.terminal import Report, RunFolders, plain, read_options, say_notes
+from magnet.commands.terminal import RunFolders, plain, read_options, say_notes
 from magnet.errors import UserError, check_at_least
 from magnet.report.html import check_folder
 from magnet.training.config import check_run
 
 if TYPE_CHECKING:
     from magnet.report.explorer.build import Say
+    from magnet.training.inputs import Report
 
 HELP = """Look at what a run learnt: one HTML file that needs no network and no server, opened in the browser.
 
@@ -63,7 +64,7 @@ def steps() -> Iterator["Say"]:
         return
     with console.status("opening") as status:
 
-        def say(what: str) -> Report:
+        def say(what: str) -> "Report":
             status.update(plain(what))
             return lambda done, total: status.update(plain(f"{what} {done}/{total}"))
 

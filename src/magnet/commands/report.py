@@ -46,15 +46,14 @@ def main(arguments: Sequence[str]) -> None:
     from magnet.report.summary.findings import measure, read_runs
     from magnet.report.summary.page import write_report
 
-    pyplot()  # a missing matplotlib is said before the runs have taken their time
+    pyplot()  # refuses a missing matplotlib before the runs are evaluated
     runs = read_runs(options.runs)
     for run in runs:
         with progress(escape(f"evaluating {run.name}")) as report:
             measure(run, report)
     say_notes(note for run in runs for note in run.notes)
     *pictures, page = write_report(runs, options.out)
-    console = line_console()
-    for run in runs:
-        if run.trouble:
-            console.print(plain(f"{run.name} was not evaluated: {run.trouble}", "yellow"))
-    console.print(plain(f"The report is in {page}, its {len(pictures)} figures as PNG in {page.with_suffix('')}"))
+    say_notes(f"{run.name} was not evaluated: {run.trouble}" for run in runs if run.trouble)
+    line_console().print(
+        plain(f"The report is in {page}, its {len(pictures)} figures as PNG in {page.with_suffix('')}")
+    )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.data.sources import has_label
-from magnet.errors import Bounds, Count, Seconds, Share, UserError
+from magnet.errors import Bounds, Count, Seconds, Share, UserError, checked, first_few
 from magnet.evaluation.errors import Ranking, calibration_error, retrieval, verification, worst_classes
 from magnet.files import inside, read_record, write_record
 from magnet.runs.run import Calibration, Run, rankings, refitted
@@ -20,6 +20,7 @@ from magnet.training.workbench import absolute, open_for
 
 PLAIN = "plain"  # the name of the cached errors of the plain view alone
 WORST = 10  # classes with the most errors that are listed
+PAIRS, SAMPLE = 2**30, 5000  # of test and training examples, above which so many test examples are enough for soft kNN
 FORMAT = 3  # of cached results: to be raised when the same run and data give other numbers
 
 
@@ -67,10 +68,6 @@ class Verification(TypedDict):
     roc: list[list[Share]]
 
 
-class Nothing(TypedDict):
-    """Where there were no pairs."""
-
-
 class OtherLabels(RuleErrors):
     """Errors on the labels to judge by."""
 
@@ -96,7 +93,7 @@ class Result(PlainResult):
     views: Examples
     calibration: Calibration
     retrieval: Retrieval
-    verification: Verification | Nothing
+    verification: Verification | dict[str, None]  # empty where there were no pairs
     judge: NotRequired[OtherLabels]
     worst: list[Worst]
     seen: Count
@@ -106,20 +103,12 @@ class Result(PlainResult):
     method: str
 
 
-class KeptPlain(TypedDict):
-    """`PlainResult` in the cache of a run."""
+class Kept(TypedDict):
+    """A result in the cache of a run."""
 
     key: str  # of all that it depends on
-    result: PlainResult
+    result: dict[str, Any]  # a `PlainResult` or a `Result`
     seconds: Seconds  # that measuring it took
-
-
-class Kept(TypedDict):
-    """`Result` in the cache of a run."""
-
-    key: str
-    result: Result
-    seconds: Seconds
 
 
 class Matched(NamedTuple):
@@ -173,6 +162,28 @@ def plain_errors(run: Run) -> dict[str, Any]:
     return {key: found[key] for key in ("split", "n", "rule", "plain")}
 
 
+def errors_soon(run: Run) -> dict[str, Any]:
+    """As `plain_errors`, without hours for a large set: soft kNN then judges a sample of the test part.
+
+    It compares each test example with each training example: a million examples in minutes, where retrieval, which
+    `evaluate` measures as well, takes far longer. What has been measured already is taken from the cache.
+
+    Returns:
+        As `plain_errors`, and ``sampled``: the number of test examples that the error under soft kNN is of.
+    """
+    test = run.data.indices("test")
+    few = len(test) <= SAMPLE or len(test) * len(run.train) <= PAIRS
+    if few or _read(run, _name(run) if run.views.draws == 1 else PLAIN) is not None:
+        return plain_errors(run) | {"sampled": len(test)}
+    queries, labels = run.part("test"), run.data.labels[test]
+    ones = dict.fromkeys(("knc", "knn", "head"), 1.0)  # a temperature does not change which class is the likeliest
+    some = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:SAMPLE]
+    errors = {name: found.errors(labels) for name, found in rankings(run, queries, ones, names=["knc"]).items()}
+    errors["knn"] = rankings(run, queries[some], ones, names=["knn"])["knn"].errors(labels[some])
+    rule = run.learner.method.classifier
+    return {"split": "test", "n": len(test), "rule": rule, "plain": errors, "sampled": len(some)}
+
+
 def seconds_of_evaluation(run: Run) -> float:
     """The seconds that the cached evaluation of the run's own test part took; 0 if there is none."""
     known = _read(run, _name(run))
@@ -181,11 +192,7 @@ def seconds_of_evaluation(run: Run) -> float:
 
 def match(run: Run, data: Dataset, part: str) -> Matched:
     """The examples of a part of the data whose class names the run knows, with the run's class ids."""
-    if data.kind != run.kind or (run.kind == "vectors" and data.shape != run.shape):
-        raise UserError(
-            f"{data.spec} holds {data.kind} of shape {tuple(data.shape)}; the run {run.folder} takes {run.kind} of "
-            f"shape {tuple(run.shape)}"
-        )
+    check_kind(run, data)
     rows = data.indices(part)
     if not len(rows):
         raise UserError(f"{data.spec} has no {part} part; choose another with --part")
@@ -197,7 +204,7 @@ def match(run: Run, data: Dataset, part: str) -> Matched:
     if not known.any():
         raise UserError(
             f"none of the {len(strange)} classes of {data.spec} is known to the run {run.folder}: "
-            f"it has {_some(data.classes)}; the run knows {_some(run.classes)}. Classes are matched by name"
+            f"it has {first_few(data.classes)}; the run knows {first_few(run.classes)}. Classes are matched by name"
         )
     return Matched(data, rows[known], labels[known], int((~known).sum()), [data.classes[c] for c in strange])
 
@@ -214,14 +221,17 @@ def open_like(run: Run, spec: str, label: str = "") -> Dataset:
     data = merge_again(run.folder, open_for(replace(config, data=spec, label=label)))
     if own:
         data = restore_parts(run.folder, data)
-    if data.kind != run.kind:
-        raise UserError(f"{spec} holds {data.kind}, but the run {run.folder} was trained on {run.kind}")
-    if data.kind == "vectors" and data.shape != run.shape:
-        raise UserError(
-            f"{spec} holds vectors of {data.shape[0]} dimensions, but the run {run.folder} was trained on "
-            f"{run.shape[0]}"
-        )
+    check_kind(run, data)
     return data
+
+
+def check_kind(run: Run, data: Dataset) -> None:
+    """Refuse data that the network of a run cannot take."""
+    found, wanted = (
+        what.kind if what.kind == "images" else f"vectors of {what.shape[0]} dimensions" for what in (data, run)
+    )
+    if found != wanted:
+        raise UserError(f"{data.spec} holds {found}, but the run {run.folder} was trained on {wanted}")
 
 
 def _name(run: Run) -> str:
@@ -295,7 +305,7 @@ def _kept(run: Run, name: str, measure: Callable[[], dict[str, Any]]) -> dict[st
     """A result on the run's own data, from the cache of the run if that is still valid; else measured and cached."""
     known = _read(run, name)
     if known is not None:
-        return dict(known["result"])
+        return known["result"]
     start, result = time.perf_counter(), measure()
     path, mark = run.place_of(name)
     content = {"key": f"{FORMAT}/{mark}", "result": result, "seconds": time.perf_counter() - start}
@@ -305,11 +315,12 @@ def _kept(run: Run, name: str, measure: Callable[[], dict[str, Any]]) -> dict[st
     return result
 
 
-def _read(run: Run, name: str) -> dict[str, Any] | None:
+def _read(run: Run, name: str) -> Kept | None:
     """What is cached under a name, its ``result`` and ``seconds``; None where it is missing, stale or damaged."""
     path, mark = run.place_of(name)
     with suppress(OSError, UserError):  # it is written again
-        known: dict[str, Any] = read_record(path, KeptPlain if name == PLAIN else Kept)
+        known: Kept = read_record(path, Kept)
+        known["result"] = checked(known["result"], PlainResult if name == PLAIN else Result, str(path))
         if known["key"] == f"{FORMAT}/{mark}" and _fits(run, known["result"]):
             return known
     return None
@@ -337,8 +348,3 @@ def _judge(said: Ranking, labels: Tensor) -> dict[str, float]:
         "ece": calibration_error(said.confidence, right),
         "ece_calibrated": calibration_error(said.tempered, right),
     }
-
-
-def _some(names: list[str], count: int = 3) -> str:
-    more = f" and {len(names) - count} more" if len(names) > count else ""
-    return ", ".join(names[:count]) + more

@@ -9,7 +9,7 @@ confident.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -28,7 +28,7 @@ from magnet.files import as_path, inside, read_record, read_tensors, write_recor
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.neighbours import check_whole
 from magnet.start import first_directions
-from magnet.training.config import CONFIG, NO_MATTER, REVISION, TrainConfig, check_range, check_run, read_config
+from magnet.training.config import CONFIG, NO_EFFECT, REVISION, TrainConfig, check_range, check_run, read_config
 from magnet.training.folder import (
     FOLDER,
     LEARNER,
@@ -63,6 +63,7 @@ _LAYOUT = {f"index.{name}": form for name, form in LAYOUT.items()} | {
 CELLS = 2**23  # in a table with a column for every class: 64 MB
 MOST = 20_000  # training examples to choose votes by, without a validation part
 Scores = dict[str, tuple[Tensor, Tensor]]
+RuleName = Literal["knc", "knn"]
 
 
 class _About(TypedDict):
@@ -90,21 +91,6 @@ class CachedEmbeddings:
     digest: str  # of the data, as a whole
     votes: dict[str, Votes]  # of kNC and soft kNN, where they were chosen; empty: the paper's
     voting: Tensor  # (J, d) the centres that vote: the centres of the index, or refined ones
-
-    @classmethod
-    def of(
-        cls,
-        data: Dataset,
-        rows: Tensor,
-        representations: Tensor,
-        index: ClusterIndex,
-        votes: dict[str, Votes],
-        voting: Tensor,
-    ) -> Self:
-        """The embeddings (N, d) of the examples ``rows`` (N,), and what else must be known of them to use a run."""
-        names, digest = [data.names[i] for i in rows.tolist()], data.digest.whole
-        about = (names, data.classes, data.kind, data.shape, digest)
-        return cls(representations, data.labels[rows], index, *about, votes, voting)
 
     def fits(self, data: Dataset) -> bool:
         """Whether the data still is what was embedded."""
@@ -281,7 +267,9 @@ class Run:
         if votes and votes["knc"].pull is not None:
             rule = votes["knc"].of_clusters(index)
             voting = rule.refined(representations, self.labels, pull=votes["knc"].pull).references
-        found = CachedEmbeddings.of(self.data, self.train, representations, index, votes, voting)
+        data, names = self.data, [self.data.names[i] for i in self.train.tolist()]
+        about = names, data.classes, data.kind, data.shape, data.digest.whole
+        found = CachedEmbeddings(representations, self.labels, index, *about, votes, voting)
         with suppress(OSError):  # a run on a read-only or full disk can be used all the same
             inside(self.folder, self._cache_file.parent.name)
             found.save(self._cache_file, self._key)
@@ -314,20 +302,28 @@ class Run:
             return cluster(representations, labels, votes["knc"].clusters, self.config.seed)
         return ClusterIndex.fit(representations, labels, self.config.clusters_per_class, seed=self.config.seed)
 
-    def rule(self, name: Literal["knc", "knn"]) -> SoftNeighbours:
+    def rule(self, name: RuleName) -> SoftNeighbours:
         """kNC over the clusters of the training part or soft kNN over its examples."""
         knc, knn = self.rules_of(self.index, self.references, self.labels)
         if name == "knn":
             return knn
         return knc.moved_to(self.embeddings.voting) if isinstance(knc, NearestClusters) else knc
 
-    def rules_of(self, index: ClusterIndex, references: Tensor, labels: Tensor) -> tuple[SoftNeighbours, ...]:
-        """kNC over the means of some clusters, and soft kNN over the examples (N, d) in them, with the run's votes."""
-        votes, L = self.embeddings.votes, self.config.neighbours
+    def rules_of(
+        self, index: ClusterIndex, references: Tensor, labels: Tensor, votes: Mapping[str, Votes] | None = None
+    ) -> tuple[SoftNeighbours, SoftNeighbours]:
+        """kNC over the means of some clusters, and soft kNN over the examples (N, d) in them, by the run's votes."""
+        votes, L = self.embeddings.votes if votes is None else votes, self.config.neighbours
         if not votes:
             rule = self.learner.method.soft_rule
             return rule("knc", index, None, labels, L), rule("knn", index, references, labels, L)
         return votes["knc"].of_clusters(index), votes["knn"].of_examples(references, labels, index.variance)
+
+    @torch.no_grad()
+    def logits(self, representations: Tensor) -> Tensor | None:
+        """What the method's own head makes of representations (n, d): (n, C), float64; None if it has no head."""
+        found = self.learner.method.logits(representations.to(self.device))
+        return None if found is None else found.cpu().double()
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -346,35 +342,41 @@ class Run:
     def _other_data(self, cached: CachedEmbeddings) -> Dataset | None:
         """The run's data, if it is within reach and is not what was embedded.
 
-        Data that is there but cannot be used is said; data that is gone is not, as with a run that was passed on.
+        A note tells of data that is there but cannot be used; none of data that is gone, as with a run from elsewhere.
         """
         if not source_exists(self.config.data):
             return None
         try:
             data = self._open()
         except (UserError, OSError) as error:
-            self._changed = f"{error}. What was kept of it answers"
+            self._changed = f"{error}. The embeddings kept in the run are used"
             return None
         if cached.fits(data):
             return None
-        if (data.kind, data.shape) == (cached.kind, cached.shape):
+        if (data.kind, data.shape) == (cached.kind, cached.shape):  # otherwise the network cannot take it
             return data
-        self._changed = f"{change_note(self.folder, data)}. What was kept of it answers"  # the network cannot take it
+        self._changed = f"{change_note(self.folder, data)}. The embeddings kept in the run are used"
         return None
 
     def _open(self) -> Dataset:
         try:
-            data = restore_parts(self.folder, merge_again(self.folder, open_for(self.config)))
-            left = len(data.labels[data.indices("train")].unique())
-            if left < 2:
-                reason = change_note(self.folder, data) or data.spec
-                raise UserError(f"{reason}; the training part has examples of {left} class{'es' * (left != 1)}")
-            return data
+            data = open_for(self.config)
         except UserError as error:
+            raise UserError(self._closed(str(error))) from error
+        data = restore_parts(self.folder, merge_again(self.folder, data))
+        left = len(data.labels[data.indices("train")].unique())
+        if left < 2:
+            reason = change_note(self.folder, data) or data.spec
             raise UserError(
-                f"the data that {self.folder} was trained on cannot be opened ({error}). "
-                f"If it has moved, change `data` in {self.folder / CONFIG}; relative paths start where you are now"
-            ) from error
+                self._closed(f"{reason}; the training part has examples of {left} class{'es' * (left != 1)}")
+            )
+        return data
+
+    def _closed(self, reason: str) -> str:
+        return (
+            f"the data that {self.folder} was trained on cannot be opened ({reason}). "
+            f"If it has moved, change `data` in {self.folder / CONFIG}; relative paths start where you are now"
+        )
 
 
 def settings_note(folder: Path, config: TrainConfig, checkpoint: Checkpoint) -> str:
@@ -387,7 +389,7 @@ def settings_note(folder: Path, config: TrainConfig, checkpoint: Checkpoint) -> 
 
 def cache_key(checkpoint: Checkpoint, config: TrainConfig) -> str:
     """A fingerprint of all that the representations and clusters depend on, apart from the data."""
-    settings = {name: value for name, value in config.to_dict().items() if name not in NO_MATTER}
+    settings = {name: value for name, value in config.to_dict().items() if name not in NO_EFFECT}
     known = [REVISION, checkpoint.manifest.files[LEARNER], settings]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
@@ -445,19 +447,13 @@ def choose_votes(run: Run, representations: Tensor, labels: Tensor | None = None
 
 def refitted(run: Run, labels: Tensor) -> dict[str, SoftNeighbours]:
     """kNC and soft kNN fitted to labels (N,) of all examples, other than those that the run was trained on."""
-    config, own, references = run.config, labels[run.train], run.references
-    votes = choose_votes(run, references, labels) if config.votes == "chosen" else {}
+    own, references = labels[run.train], run.references
+    votes = choose_votes(run, references, labels) if run.config.votes == "chosen" else {}
     index = run.clustered(references, own, votes)
-    if not votes:
-        rule = run.learner.method.soft_rule
-        return {
-            "knc": rule("knc", index, references, own, config.neighbours),
-            "knn": rule("knn", index, references, own, config.neighbours),
-        }
-    clusters = votes["knc"].of_clusters(index)
-    if votes["knc"].pull is not None:
-        clusters = clusters.refined(references, own, pull=votes["knc"].pull)
-    return {"knc": clusters, "knn": votes["knn"].of_examples(references, own, index.variance)}
+    knc, knn = run.rules_of(index, references, own, votes)
+    if isinstance(knc, NearestClusters) and votes and votes["knc"].pull is not None:
+        knc = knc.refined(references, own, pull=votes["knc"].pull)
+    return {"knc": knc, "knn": knn}
 
 
 def _folds_of(run: Run, representations: Tensor, labels: Tensor) -> Folds | None:
@@ -477,34 +473,36 @@ def _folds_of(run: Run, representations: Tensor, labels: Tensor) -> Folds | None
 def class_scores(run: Run, queries: Tensor, knc: SoftNeighbours, knn: SoftNeighbours) -> Scores:
     """For each classifier the log-probabilities (n, C) and the class of each column (C,), including the head."""
     scores = {name: (rule.predict_log_proba(queries), rule.classes) for name, rule in {"knc": knc, "knn": knn}.items()}
-    logits = run.learner.method.logits(queries.to(run.device))
+    logits = run.logits(queries)
     if logits is not None:
-        scores["head"] = logits.cpu().double().log_softmax(dim=1), torch.arange(logits.shape[1])
+        scores["head"] = logits.log_softmax(dim=1), torch.arange(logits.shape[1])
     return scores
 
 
 @torch.no_grad()
 def judged_probabilities(run: Run, queries: Tensor) -> Tensor:
     """Probabilities (n, C), float64, of queries (n, d) under the rule that the method of a run is judged by."""
-    method = run.learner.method
-    if method.classifier == "head":
-        logits = method.logits(queries.to(run.device))
+    classifier = run.learner.method.classifier
+    if classifier == "head":
+        logits = run.logits(queries)
         assert logits is not None
-        return logits.cpu().double().softmax(dim=1)
-    rule = run.rule(method.classifier)
+        return logits.softmax(dim=1)
+    rule = run.rule(classifier)
     votes = queries.new_zeros(len(queries), len(run.classes), dtype=torch.float64)
     votes[:, rule.classes] = rule.predict_proba(queries).double()
     return votes
 
 
 @torch.no_grad()
-def rankings(run: Run, queries: Tensor, temperatures: Mapping[str, float]) -> dict[str, Ranking]:
-    """The predictions of each classifier for queries (n, d), including the head if there is one."""
-    rules = {"knc": run.rule("knc"), "knn": run.rule("knn")}
-    found = {
+def rankings(
+    run: Run, queries: Tensor, temperatures: Mapping[str, float], *, names: Sequence[RuleName] = ("knc", "knn")
+) -> dict[str, Ranking]:
+    """The predictions of each classifier for queries (n, d): of kNC, of soft kNN, of the head if there is one."""
+    rules = {name: run.rule(name) for name in names}
+    found: dict[str, Ranking] = {
         name: Ranking.of(rule.class_votes(queries), rule.classes, temperatures[name]) for name, rule in rules.items()
     }
-    logits = run.learner.method.logits(queries[:1].to(run.device))
+    logits = run.logits(queries[:1])
     if logits is not None:
         classes = torch.arange(logits.shape[1])
         found["head"] = Ranking.of(_head_votes(run, queries, len(classes)), classes, temperatures["head"])
@@ -513,9 +511,9 @@ def rankings(run: Run, queries: Tensor, temperatures: Mapping[str, float]) -> di
 
 def _head_votes(run: Run, queries: Tensor, classes: int) -> Iterator[tuple[Tensor, Tensor]]:
     for part in queries.split(max(1, CELLS // classes)):
-        logits = run.learner.method.logits(part.to(run.device))
+        logits = run.logits(part)
         assert logits is not None
-        yield torch.arange(classes).expand(len(part), -1), logits.cpu().double().log_softmax(dim=1)
+        yield torch.arange(classes).expand(len(part), -1), logits.log_softmax(dim=1)
 
 
 def calibrate(run: Run, file: Path, key: str) -> Calibration:

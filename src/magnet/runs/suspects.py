@@ -11,9 +11,12 @@ from magnet.evaluation.suspects import BLOCK, MOST_VOTERS, Doubts, doubt_labels
 from magnet.files import read_record, write_record
 from magnet.recipe import Recipe
 from magnet.runs.run import Run, judged_probabilities
+from magnet.training.workbench import recipe_of
 
 FORMAT = 4  # of what is kept in a run: raised when the same run and data are given other numbers
 PARTS = ("train", "validation", "test")
+# Settings of a whitened start.
+START = ("power", "standardize", "shrinkage", "kernel_width", "unit_length", "n_clusters", "start_clusters")
 
 
 class _Kept(TypedDict):
@@ -61,21 +64,13 @@ def _some(doubts: Doubts, places: Tensor | None) -> Doubts:
 
 
 def _judge(run: Run, places: Tensor | None = None) -> Doubts:
-    config, recipe = run.config, Recipe()
-    if config.start == "whitened":  # what suited its start then suits it now
-        standardize = {"yes": True, "no": False}.get(config.standardize)
-        recipe = Recipe(
-            power=config.power or None,
-            standardize=standardize,
-            shrinkage=None if config.shrinkage < 0 else config.shrinkage,
-            kernel_width=None if config.kernel_width < 0 else config.kernel_width,
-            unit_length={"yes": True, "no": False}.get(config.unit_length),
-            n_clusters=config.clusters_per_class or None,
-            start_clusters=config.start_clusters or None,
-        )
+    recipe = Recipe()
+    if run.config.start == "whitened":  # what suited its start then suits it now
+        known = recipe_of(run.config)
+        recipe = Recipe(**{name: getattr(known, name) for name in START})
     vectors = run.data.batch(run.train) if judged_by(run) == "features" else run.references
     present, labels = run.labels.unique(return_inverse=True)
-    found = doubt_labels(vectors, labels, only=places, recipe=recipe, seed=config.seed, report=run.report)
+    found = doubt_labels(vectors, labels, only=places, recipe=recipe, seed=run.config.seed, report=run.report)
     return found._replace(suggestion=present[found.suggestion])
 
 

@@ -254,7 +254,7 @@ def time(page):
     assert page.text("#moment") == "step 45 of 60"
     assert slider.rect == before
     assert "step 45 of 60 · training part" in page.text(".map .caption")
-    assert "as it was at step 45 of 60" in page.words("#panel")
+    assert "of magnet, at step 45 of 60" in page.words("#panel")
     assert page.js("return magnet.state.selection.moment === magnet.maps[0].moment")
     for tab in ("Summary", "Suspects", "Modes"):
         page.click(f"#tab-{tab}")

@@ -52,6 +52,18 @@ def test_a_table_in_a_folder_is_the_same_page_with_all_its_features(folder, wide
     assert page.js("const p = document.getElementById('panel'); return p.scrollWidth <= p.clientWidth")
 
 
+def test_equal_arrays_lie_beside_a_page_once(wide, tmp_path, open_page, monkeypatch):
+    monkeypatch.setattr(page_data, "SHORT", 100)
+    one, two = written(tmp_path / "one", wide), written(tmp_path / "two", wide, shutil.copytree(wide, tmp_path / "run"))
+    count = {page: len(list(page.parent.glob("data/*.js"))) for page in (one, two)}
+    assert count[two] == count[one]  # two runs that know the same
+    page = open_page(two)
+    assert page.js(
+        "const [a, b] = magnet.data.runs; return a.split === b.split && a.end.positions.length === 400"
+        " && b.end.positions.length === 400"
+    )
+
+
 def test_only_so_many_features_lie_beside_a_page_as_have_room(wide, tmp_path, open_page, monkeypatch):
     monkeypatch.setattr(looks, "FEATURE_BYTES", 50 * 200 * 4)
     page = open_page(written(tmp_path / "folder", wide))

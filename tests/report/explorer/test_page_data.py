@@ -1,14 +1,16 @@
 import base64
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from magnet.errors import percent
+from magnet.errors import UserError, percent
 from magnet.report.explorer import build, page_data
 from magnet.report.explorer.build import build_explorer
 from magnet.report.explorer.page_data import encode, encode_bits, encode_ids, encode_positions, find_originals
+from magnet.runs import evaluate
 from magnet.runs.run import Run
 
 
@@ -19,10 +21,51 @@ def unpack(encoded, kind):
 @pytest.mark.parametrize("error", [0.0625, 0.1625, 0.0004, 0.0])
 def test_an_error_reads_on_the_page_as_in_the_report_and_in_the_terminal(photos, monkeypatch, error):
     found = {"split": "test", "n": 240, "rule": "knc", "plain": {"knc": {"error": error}}}
-    monkeypatch.setattr(page_data, "plain_errors", lambda run: found)
+    monkeypatch.setattr(page_data, "errors_soon", lambda run: found | {"sampled": 240})
     shown = page_data.describe_errors(Run(photos))
-    rules = [{"name": "kNC", "error": percent(error), "own": True}]
-    assert shown == {"error": percent(error), "n": 240, "images": True, "rules": rules}
+    rules = [{"name": "kNC", "error": percent(error), "own": True, "n": 240}]
+    assert shown == {"n": 240, "images": True, "rules": rules}
+
+
+def test_of_very_many_examples_soft_knn_judges_a_sample_until_all_were_measured(digits_softmax, tmp_path, monkeypatch):
+    run = Run(shutil.copytree(digits_softmax, tmp_path / "run"))
+    shutil.rmtree(run.folder / "cache", ignore_errors=True)
+    monkeypatch.setattr(evaluate, "PAIRS", 1)
+    monkeypatch.setattr(evaluate, "SAMPLE", 100)
+    soon = page_data.describe_errors(run)
+    assert {rule["name"]: rule["n"] for rule in soon["rules"]} == {"kNC": 540, "soft kNN": 100, "own head": 540}
+    whole = evaluate.plain_errors(run)["plain"]
+    assert {r["name"]: r["error"] for r in soon["rules"] if r["n"] == 540} == {
+        "kNC": percent(whole["knc"]["error"]),
+        "own head": percent(whole["head"]["error"]),
+    }
+    assert {rule["n"] for rule in page_data.describe_errors(run)["rules"]} == {540}
+
+
+def test_runs_on_rows_without_names_stand_side_by_side_and_those_on_other_data_do_not(
+    digits_magnet, digits_softmax, wine
+):
+    build.check_same_data([Run(digits_magnet), Run(digits_softmax)])
+    with pytest.raises(UserError, match=r"their sets differ: 'digits' and 'wine'"):
+        build.check_same_data([Run(digits_magnet), Run(wine)])
+
+
+def test_long_work_says_how_far_it_is(digits_magnet, tmp_path):
+    run, told = Run(shutil.copytree(digits_magnet, tmp_path / "run")), {}
+    shutil.rmtree(run.folder / "cache", ignore_errors=True)
+
+    def say(what):
+        return lambda done, total: told.setdefault(what, []).append((done, total))
+
+    explorer = build_explorer([run], examples=300, seed=0, say=say)
+    ends = {what: steps[-1] for what, steps in told.items()}
+    laying = next(what for what in ends if "laying out" in what)
+    assert ends[laying] in {(750, 750), (400, 400)}  # iterations, of the map that was laid out last
+    assert ends["run: nearest neighbours"][0] > 0
+    known = set(run.train.tolist())
+    shown = len(known & set(explorer.rows.tolist()))
+    assert ends["run: placing what is not shown"] == (len(known) - shown,) * 2
+    assert all(done <= total for steps in told.values() for done, total in steps)
 
 
 def test_arrays_come_back():

@@ -12,10 +12,17 @@ from magnet import __version__
 from magnet.errors import UserError
 from magnet.report.explorer.examples import Contrast, Predictions, choose, contrast, predict
 from magnet.report.explorer.looks import looks
-from magnet.report.explorer.page_data import describe_data, describe_run, encode_text, find_originals, put_beside
+from magnet.report.explorer.page_data import (
+    describe_data,
+    describe_errors,
+    describe_run,
+    encode_text,
+    find_originals,
+    put_beside,
+)
 from magnet.report.explorer.snapshots import Moment, evaluated_moment, kept_moments, lay_out_moments
 from magnet.report.html import Folder, page, write_whole
-from magnet.report.layout import Positions, place_between
+from magnet.report.layout import Positions, Report, place_between
 from magnet.runs.run import Run
 from magnet.training.folder import same_training_part
 
@@ -106,24 +113,30 @@ def build_explorer(runs: Sequence[Run], *, examples: int, seed: int, say: Say) -
     labels = data.labels[torch.from_numpy(rows)]
     seen = []
     for run in runs:
-        say(f"{run.folder.name}: asking the run")
+        name = run.folder.resolve().name
+        run.report = say(f"{name}: asking the run")
         predictions = predict(run, rows)
         moments = [evaluated_moment(run, predictions, labels)]
         if same_training_part(run.folder, data):  # otherwise a kept refresh holds rows of other examples
             moments = sorted([*kept_moments(run, labels, predictions.place), *moments], key=lambda m: m.step)
-        say(f"{run.folder.name}: laying out {len(moments)} map{'s' * (len(moments) > 1)}")
-        maps = lay_out_moments(moments, seed=seed)
+        report = say(f"{name}: laying out {len(moments)} map{'s' * (len(moments) > 1)}")
+        maps = lay_out_moments(moments, seed=seed, report=report)
         found = Seen(run, predictions, moments, maps, contrast(predictions, labels))
-        seen.append(replace(found, crowd=place_crowd(found)))
+        seen.append(replace(found, crowd=place_crowd(found, say(f"{name}: placing what is not shown"))))
     described = describe_data(data, rows)
     described["version"] = __version__
-    described["runs"] = [
-        describe_run(s.run, rows, s.moments, s.maps, s.predictions.doubts, s.doubtful, s.crowd) for s in seen
-    ]
+    described["runs"] = []
+    for s in seen:
+        name = s.run.folder.resolve().name
+        s.run.report = say(f"{name}: errors on the test part")
+        errors, report = describe_errors(s.run), say(f"{name}: nearest neighbours")
+        described["runs"].append(
+            describe_run(s.run, rows, s.moments, s.maps, s.predictions.doubts, s.doubtful, errors, s.crowd, report)
+        )
     return Explorer(rows, seen, described, say)
 
 
-def place_crowd(seen: Seen) -> tuple[np.ndarray, np.ndarray] | None:
+def place_crowd(seen: Seen, report: Report) -> tuple[np.ndarray, np.ndarray] | None:
     """Where the training examples that are not shown would lie, and their classes; None where all are shown.
 
     For the densities of a map, and the small dots that are seen close up. Of more than MOST_CROWD, a sample.
@@ -136,7 +149,7 @@ def place_crowd(seen: Seen) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     if len(hidden) > MOST_CROWD:
         hidden = hidden[torch.randperm(len(hidden), generator=torch.Generator().manual_seed(0))[:MOST_CROWD]]
-    places = place_between(seen.run.references[hidden], moment.representations, positions)
+    places = place_between(seen.run.references[hidden], moment.representations, positions, report)
     return places, seen.run.labels[hidden].numpy()
 
 
@@ -169,23 +182,21 @@ def check_same_data(runs: Sequence[Run]) -> None:
         raise UserError(f"{len(runs)} runs were given; one, two or three fit on a page")
     first = runs[0]
     for run in runs[1:]:
-        what = next(
-            (
-                f"{name} {_short(mine)} and {_short(theirs)}"
-                for name, mine, theirs in [
-                    ("sets", first.data.name, run.data.name),
-                    ("classes", first.data.classes, run.data.classes),
-                    ("examples", first.data.names, run.data.names),
-                    ("labels", first.data.labels.tolist(), run.data.labels.tolist()),
-                    ("contents", _content(first), _content(run)),
-                ]
-                if mine != theirs
-            ),
-            None,
-        )
+        mine, theirs = first.data, run.data
+        compared = {
+            "sets": (mine.name, theirs.name),
+            "classes": (mine.classes, theirs.classes),
+            "examples": (mine.digest.names, theirs.digest.names),
+            "labels": (mine.labels.tolist(), theirs.labels.tolist()),
+            "contents": (_content(first), _content(run)),
+        }
+        what = next((name for name, (one, other) in compared.items() if one != other), None)
         if what:
+            told = (
+                f": {_short(compared[what][0])} and {_short(compared[what][1])}" if what in ("sets", "classes") else ""
+            )
             raise UserError(
-                f"{first.folder} and {run.folder} were trained on different data: their {what} differ. "
+                f"{first.folder} and {run.folder} were trained on different data: their {what} differ{told}. "
                 "Runs side by side must be on the same data"
             )
 

@@ -18,8 +18,8 @@ from magnet.evaluation.suspects import Doubts
 from magnet.methods.base import RULE_NAMES
 from magnet.report.explorer.examples import Contrast
 from magnet.report.explorer.snapshots import Moment, near_each_other
-from magnet.report.layout import Positions
-from magnet.runs.evaluate import plain_errors
+from magnet.report.layout import Positions, Report
+from magnet.runs.evaluate import errors_soon
 from magnet.runs.run import Run
 from magnet.runs.suspects import judged_by
 from magnet.training.folder import FOLDER, open_checkpoint
@@ -79,7 +79,9 @@ def describe_run(
     maps: list[Positions],
     doubts: Doubts,
     doubtful: Contrast,
+    errors: dict[str, Any] | None,
     crowd: tuple[np.ndarray, np.ndarray] | None = None,
+    report: Report | None = None,
 ) -> dict[str, Any]:
     """What a run says of the examples that are shown, at each of its moments; the crowd is what is not shown."""
     count, places = len(rows), encode_positions(maps)
@@ -91,7 +93,7 @@ def describe_run(
         "rule": RULE_NAMES[run.learner.method.classifier],
         "checkpoint": run.checkpoint.description,
         "steps": open_checkpoint(run.folder / FOLDER, "last", ()).step,
-        "test": describe_errors(run),
+        "test": errors,
         "split": encode(np.minimum(run.data.split[rows], 2), "u1"),
         "heldOut": {
             "by": judged_by(run),
@@ -110,33 +112,40 @@ def describe_run(
             "positions": encode(square_around(maps)(crowd[0]), "u2"),
             "labels": encode_ids(crowd[1], len(run.classes)),
         },
-        "moments": [_describe_moment(m, count, *place) for m, place in zip(moments, places, strict=True)],
+        "moments": [_describe_moment(m, count, *place, report) for m, place in zip(moments, places, strict=True)],
     }
 
 
 def describe_errors(run: Run) -> dict[str, Any] | None:
     """The errors that `magnet evaluate` has for the plain view, of the whole test part; None where there is none.
 
+    Of very many examples, that under soft kNN is of a sample: ``n`` of a rule is what its error is of.
     They are written out here: a browser rounds 6.25 to 6.3, Python to 6.2, and there is one figure for one error.
     """
     if not len(run.data.indices("test")):
         return None
-    found = plain_errors(run)
+    found = errors_soon(run)
     rules = [
-        {"name": name, "error": percent(found["plain"][rule]["error"]), "own": rule == found["rule"]}
+        {
+            "name": name,
+            "error": percent(found["plain"][rule]["error"]),
+            "own": rule == found["rule"],
+            "n": found["sampled" if rule == "knn" else "n"],
+        }
         for rule, name in RULE_NAMES.items()
         if rule in found["plain"]
     ]
-    error = percent(found["plain"][found["rule"]]["error"])
-    return {"error": error, "n": found["n"], "images": run.data.kind == "images", "rules": rules}
+    return {"n": found["n"], "images": run.data.kind == "images", "rules": rules}
 
 
-def _describe_moment(moment: Moment, count: int, examples: Encoded, centres: Encoded) -> dict[str, Any]:
+def _describe_moment(
+    moment: Moment, count: int, examples: Encoded, centres: Encoded, report: Report | None
+) -> dict[str, Any]:
     index, sigma = moment.index, moment.sigma
     fewer = 2 if count > MANY or not moment.evaluated else 1
     classes = moment.probabilities.shape[1]
     best = moment.probabilities.topk(min(-(-BEST // fewer), classes), dim=1)
-    squared, near = near_each_other(moment.representations, NEIGHBOURS // fewer)
+    squared, near = near_each_other(moment.representations, NEIGHBOURS // fewer, report)
     impostors = index.nearest_impostors(IMPOSTORS)
     apart = torch.linalg.vector_norm(index.centres[:, None] - index.centres[impostors.clamp_min(0)], dim=2) / sigma
     return {
@@ -192,12 +201,13 @@ def put_beside(value: Any, keep: Keep) -> tuple[Any, list[str]]:
 
     A browser that opens a file may run scripts beside it, but not read other files. Each script holds one array, or a
     part of one, under a name made from its place and its content: with a script of another page the arrays are
-    missing, not wrong, and of two equal arrays each has its own, since the page drops a part once it is read.
+    missing, not wrong. Equal arrays, such as the parts of the data in each of several runs, lie there once.
 
     Returns:
         The data with names of parts in place of the arrays, and the addresses of the scripts.
     """
     addresses: list[str] = []
+    known: dict[tuple[str, str], dict[str, Any]] = {}
 
     def moved(value: Any) -> Any:
         if isinstance(value, list):
@@ -209,12 +219,15 @@ def put_beside(value: Any, keep: Keep) -> tuple[Any, list[str]]:
         text, parts = value["base64"], []
         if len(text) < SHORT:
             return value
+        if (value["type"], text) in known:
+            return known[value["type"], text]
         for start in range(0, len(text), PART):
             part = text[start : start + PART]
             parts.append(f"{len(addresses)}-{hashlib.sha256(part.encode('ascii')).hexdigest()[:16]}")
             script = f'(globalThis.magnetParts ??= {{}})["{parts[-1]}"] = "{part}";\n'
             addresses.append(keep(f"data/{len(addresses)}.js", script.encode("ascii")))
-        return {"type": value["type"], "parts": parts}
+        known[value["type"], text] = {"type": value["type"], "parts": parts}
+        return known[value["type"], text]
 
     return moved(value), addresses
 

@@ -11,7 +11,7 @@ from magnet.files import read_tensors
 from magnet.index import LAYOUT, ClusterIndex
 from magnet.neighbours import nearest
 from magnet.report.explorer.examples import Predictions, log_loss
-from magnet.report.layout import Positions, lay_out
+from magnet.report.layout import Positions, Report, lay_out
 from magnet.runs.run import Run
 
 ROWS = 1024  # of distances to all centres at a time
@@ -110,15 +110,15 @@ def place_in_clusters(
     return torch.cat(clusters), torch.cat(own), torch.cat(impostor), torch.cat(far)
 
 
-def near_each_other(representations: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def near_each_other(representations: Tensor, count: int, report: Report | None = None) -> tuple[Tensor, Tensor]:
     """Squared distances and ids (n, k) of the nearest of n representations (n, d) among themselves, without itself."""
-    squared, ids = nearest(representations, representations, count + 1)
+    squared, ids = nearest(representations, representations, count + 1, report)
     itself = ids == torch.arange(len(ids))[:, None]
     itself[~itself.any(dim=1), -1] = True  # many duplicates can push an example off its own list
     return squared[~itself].view(len(ids), -1), ids[~itself].view(len(ids), -1)
 
 
-def lay_out_moments(moments: list[Moment], *, seed: int = 0) -> list[Positions]:
+def lay_out_moments(moments: list[Moment], *, seed: int = 0, report: Report | None = None) -> list[Positions]:
     """Positions of the examples and centres of each moment, one of which must show all examples: the evaluated one.
 
     The evaluated moment is laid out first. Every other one starts where its examples lie in the map next to it on the
@@ -133,5 +133,6 @@ def lay_out_moments(moments: list[Moment], *, seed: int = 0) -> list[Positions]:
             at = np.full((int(moments[known].shown.max()) + 1, 2), np.nan)
             at[moments[known].shown.numpy()] = maps[known][0]
             start = at[moment.shown.numpy()]
-        maps[i] = lay_out(moment.representations.numpy(), moment.index.centres.numpy(), start=start, seed=seed)
+        centres = moment.index.centres.numpy()
+        maps[i] = lay_out(moment.representations.numpy(), centres, start=start, seed=seed, report=report)
     return [maps[i] for i in range(len(moments))]

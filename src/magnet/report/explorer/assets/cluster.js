@@ -7,7 +7,7 @@ function clusterPanel(data, { moment, cluster }) {
   return [
     el("h2", {}, dot(classColours(data, state.theme)[label]),
       el("span", { class: "name", text: modeName(data, moment, cluster) })),
-    el("p", { class: "soft", textContent: `cluster ${cluster} of ${run.name}, as it was at ${stepText(run, moment)}` }),
+    el("p", { class: "soft", textContent: `cluster ${cluster} of ${run.name}, at ${stepText(run, moment)}` }),
     el("div", { class: "facts" },
       fact(whole(moment.centres.sizes[cluster]), "training examples"), fact(sigma(facts.spread), "spread"),
       fact(lossText(facts.loss), "mean loss"), fact(percent(facts.wrong), "wrong")),

@@ -6,13 +6,21 @@ const NONE = -1;
 function unpack(value) {
   if (Array.isArray(value)) return typeof value[0] === "object" ? value.map(unpack) : value;
   if (value === null || typeof value !== "object") return value;
-  if ("type" in value && ("base64" in value || "parts" in value)) return unpackArray(value);
+  if ("type" in value && "base64" in value) return unpackArray(value.type, [value.base64]);
+  if ("type" in value && "parts" in value) return unpackParts(value);
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, unpack(inner)]));
 }
 
-// An array in the page, or in parts beside it, which scripts have put into `magnetParts`.
-function unpackArray({ type, base64, parts }) {
-  const texts = (parts?.map(takePart) ?? [base64]).map(atob);
+const arraysBeside = new Map(); // by their first part: equal arrays lie beside the page once
+
+// An array in parts beside the page, which scripts have put into `magnetParts`.
+function unpackParts({ type, parts }) {
+  if (!arraysBeside.has(parts[0])) arraysBeside.set(parts[0], unpackArray(type, parts.map(takePart)));
+  return arraysBeside.get(parts[0]);
+}
+
+function unpackArray(type, encoded) {
+  const texts = encoded.map(atob);
   if (type === "Text") return JSON.parse(texts.join(""));
   const bytes = new Uint8Array(texts.reduce((sum, text) => sum + text.length, 0));
   let at = 0;

@@ -12,7 +12,7 @@ function examplePanel(data, { id, run: number = 0 }) {
           class: "link name", type: "button", text: data.classes[label],
           onclick: () => select({ kind: "class", label }, "Modes"),
         })),
-        takenFor(data, moment, id),
+        takenFor(data, moment, id), heldOut(data, active, moment, id),
         el("div", { class: "soft name small", text: data.titles[id] }),
         el("div", { class: "soft small", textContent: `${PARTS[active.split[id]]} part` }))),
     markTools(data, id, data.classes[otherClass(data, active, id)]),
@@ -84,11 +84,11 @@ function verdict(data, run, id) {
     el("h3", {}, `${data.runs.length > 1 ? run.name : "Probabilities"} `,
       el("span", { class: "soft", textContent: rule }),
       isWrong(data, moment, id) ? el("span", { class: "bad", textContent: "  wrong" }) : ""),
-    ...bars, heldOut(data, run, moment, id), clusterLinks(data, moment, id),
+    ...bars, clusterLinks(data, moment, id),
   ];
 }
 
-// Of a training example, which takes part in the rule above: the judgement of the others.
+// Of a training example, which takes part in the rule that recognises it: the judgement of the others.
 function heldOut(data, run, moment, id) {
   if (!moment.evaluated || PARTS[run.split[id]] !== "train") return null;
   const likely = run.heldOut.suggestion[id];

@@ -7,7 +7,7 @@ const SMALL_STAGE = 500; // pixels of width or height, below which names are sma
 const CLOSE_UP = 1500; // examples in view at which a class without a peak in view is named at its own examples
 const FEW_IN_VIEW = 60; // at which even a single one is named; of more, it takes a share of them
 const SHARE_IN_VIEW = 0.02;
-const ANCHORS = 6; // examples at which there may be room for the name of their class
+const ANCHORS = 12; // examples at which there may be room for the name of their class
 // Where a name may stand: halves of its width and heights from its anchor, the best place first.
 const PLACES = [[0, 0], [0, -1], [0, 1], [-1, 0], [1, 0], [0, -2], [0, 2], [-1, -1], [1, -1], [-1, 1], [1, 1]];
 const MANY_CENTRES = 600; // in view, above which names don't keep clear of them

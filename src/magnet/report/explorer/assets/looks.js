@@ -40,7 +40,7 @@ function drawLook(context, data, id, x, y, width, height, again) {
     context.drawImage(squareOf(pictures, id), x, y, width, height);
     context.imageSmoothingEnabled = true;
   } else {
-    drawBars(context, pictures, id, x, y, width, height);
+    drawBars(context, data, id, x, y, width, height);
   }
 }
 
@@ -71,12 +71,13 @@ function squareOf(pictures, id) {
 
 const BARS = 32; // of many features, these spread over all
 
-// Every bar between the lowest and the highest value that its feature has on the page.
-function drawBars(context, { values, columns, low, high }, id, x, y, width, height) {
+// Every bar between the lowest and the highest value that its feature has on the page, in the colour of the class.
+function drawBars(context, data, id, x, y, width, height) {
+  const { values, columns, low, high } = data.pictures;
   const count = Math.min(columns.length, BARS);
   context.fillStyle = PAPER[state.theme];
   context.fillRect(x, y, width, height);
-  context.fillStyle = FEW[state.theme][0];
+  context.fillStyle = classColours(data, state.theme)[data.labels[id]];
   for (let bar = 0; bar < count; bar += 1) {
     const i = Math.floor((bar * columns.length) / count);
     const range = high[i] - low[i];

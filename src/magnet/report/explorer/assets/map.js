@@ -146,8 +146,8 @@ class MapView {
 
   describe() {
     const { run, moment } = this;
-    const view = run.test?.images ? ", plain view" : "";
-    const error = run.test ? `${run.rule}: error ${run.test.error} on ${plural(run.test.n, "test example")}${view}` : run.rule;
+    const own = run.test?.rules.find((rule) => rule.own);
+    const error = own ? `${run.rule}: error ${own.error} on ${testWords(run, own)}` : run.rule;
     const about = moment.evaluated ? [run.method, run.checkpoint, error] : [run.method, stepText(run, moment), "training part"];
     this.caption.textContent = about.join(" · ");
   }

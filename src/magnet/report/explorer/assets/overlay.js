@@ -31,12 +31,13 @@ function drawPictures(context, frame, view) {
   const { colour, strong } = view.points.values; // those of the points
   const height = seen.length > 150 ? 36 : seen.length > 50 ? 48 : seen.length > 18 ? 64 : 92;
   const width = height * lookRatio(data.pictures);
+  const room = data.pictures.kind === "features" ? 6 : -0.3 * height; // a photograph is known by its middle, bars are not
   const drawn = [];
   for (const at of seen.sort((a, b) => strong[b] - strong[a])) {
     const left = frame.x(moment.positions[2 * at]) - width / 2;
     const top = frame.y(moment.positions[2 * at + 1]) - height / 2;
     const box = { left, top, width, height, id: moment.shown[at] };
-    if (drawn.some((other) => overlap(box, other, -0.3 * height))) continue;
+    if (drawn.some((other) => overlap(box, other, room))) continue;
     drawn.push(box);
     context.globalAlpha = dimmed && !strong[at] ? 0.3 : 1;
     context.fillStyle = `rgb(${colour[3 * at]} ${colour[3 * at + 1]} ${colour[3 * at + 2]})`;

@@ -20,7 +20,7 @@ function startSearch(data) {
     chosen = 0;
     list.replaceChildren(...found.map((row, at) => el("li", {
       role: "option", id: `found-${at}`, onmousedown: (event) => { event.preventDefault(); pick(at); },
-    }, row.icon, el("span", { class: "name", text: row.text }), el("small", { textContent: row.note }))));
+    }, row.icon, el("span", { class: "name", text: row.text }), el("small", { text: row.note }))));
     if (!found.length) list.append(el("li", { class: "empty", textContent: "No class or file has this in its name." }));
     list.hidden = !box.value.trim();
     box.setAttribute("aria-expanded", String(!list.hidden));

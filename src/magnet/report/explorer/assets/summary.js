@@ -32,11 +32,19 @@ const wrongShare = (data, moment) => Array.from(moment.shown).filter((id) => isW
 
 function errors(run) {
   if (!run.test) return [el("p", { class: "soft", textContent: "The data has no test part to measure an error on." })];
-  const view = run.test.images ? ", plain view" : "";
+  const { rules } = run.test;
+  const sampled = rules.find((rule) => rule.n < run.test.n);
+  const all = testWords(run, rules.find((rule) => rule !== sampled));
   return [
-    el("div", { class: "facts", id: "errors" }, run.test.rules.map((rule) => fact(rule.error, `error, ${rule.name}`, rule.own ? "own" : ""))),
-    el("p", { class: "soft small", textContent: `On ${plural(run.test.n, "test example")}${view}. Framed: the rule that ${run.method} is judged by.` }),
+    el("div", { class: "facts", id: "errors" }, rules.map((rule) => fact(rule.error, `error, ${rule.name}`, rule.own ? "own" : ""))),
+    el("p", { class: "soft small", textContent: `On ${all}${sampled ? `; ${sampled.name} on a sample of ${whole(sampled.n)}` : ""}. Framed: the rule that ${run.method} is judged by.` }),
   ];
+}
+
+// What the error under a rule is of: "3,669 test examples, plain view", or "5,000 of 150,000 test examples".
+function testWords(run, rule) {
+  const sample = rule.n < run.test.n ? `a sample of ${whole(rule.n)} of ` : "";
+  return `${sample}${plural(run.test.n, "test example")}${run.test.images ? ", plain view" : ""}`;
 }
 
 // Pairs of a label and another prediction, most frequent first; of the test part where it is shown.
