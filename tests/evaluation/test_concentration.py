@@ -144,3 +144,48 @@ def test_wrong_shapes_and_sizes_are_refused():
         attribute_concentration(torch.zeros(4, 2), np.zeros((4, 2)), sizes=(4, 1))
     with pytest.raises(ValueError, match="needs labels"):
         attribute_concentration(torch.zeros(4, 2), np.zeros((4, 2)), others_only=True)
+
+
+@pytest.fixture
+def annotated():
+    rng = np.random.default_rng(3)
+    labels = rng.integers(3, size=480)
+    points = rng.normal(size=(480, 2)) + labels[:, None]
+    table = (points @ rng.normal(size=(2, 6)) + rng.normal(size=(480, 6)) > 0.8).astype(np.float32)
+    table[:, 5] = 0  # which nobody has
+    table[rng.random((480, 6)) < 0.1] = np.nan
+    table[::10] = np.nan  # of these nothing is known
+    return torch.tensor(points), torch.tensor(table), torch.tensor(labels)
+
+
+@pytest.mark.parametrize("scope", ["all", "others", "class"])
+@pytest.mark.parametrize("elements", [9000, module.CHUNK_ELEMENTS])
+def test_the_mean_over_examples_is_the_precision(annotated, scope, elements, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK_ELEMENTS", elements)
+    points, table, labels = annotated
+    if scope == "class":
+        found = concentration_within_classes(points, table, labels, sizes=SIZES, per_example=True)
+    else:
+        others = scope == "others"
+        found = attribute_concentration(points, table, sizes=SIZES, labels=labels, others_only=others, per_example=True)
+    assert found.per_example.shape == (432, 5)
+    np.testing.assert_allclose(found.per_example.mean(axis=0), found.precision, rtol=1e-6)
+
+
+def test_resampled_means_spread_as_the_precision_of_resampled_examples(annotated):
+    points, table, _ = annotated
+    values = attribute_concentration(points, table, sizes=SIZES, per_example=True).per_example
+    told = ~table.isnan().all(dim=1)
+    points, table = points[told].numpy(), table[told].numpy()
+    # The fraction of the four nearest, for each example and attribute, by hand.
+    order = np.argsort(((points[:, None] - points[None]) ** 2).sum(axis=2), axis=1)[:, 1:5]
+    near = table[order]
+    fraction = np.nansum(near, axis=1) / np.maximum((~np.isnan(near)).sum(axis=1), 1)
+    has = ((table == 1) & (~np.isnan(near)).any(axis=1))[:, :5]
+    rng, drawn, exact = np.random.default_rng(0), [], []
+    for _ in range(1000):
+        weights = np.bincount(rng.integers(432, size=432), minlength=432)
+        exact.append(((weights @ np.where(has, fraction[:, :5], 0)) / (weights @ has)).mean())
+        drawn.append(weights @ values[:, 2] / 432)
+    assert np.std(drawn) == pytest.approx(np.std(exact), rel=0.05)
+    assert np.corrcoef(drawn, exact)[0, 1] > 0.98

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from magnet.errors import UserError
-from magnet.experiments import estimator
+from magnet.experiments import estimator, logistic
 from magnet.experiments.lab import Lab
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
@@ -22,7 +22,7 @@ def lab_on(data, tmp_path, **more):
 
 
 def test_every_seed_and_pairing_has_its_errors_beside_those_of_a_logistic_regression(tmp_path, monkeypatch):
-    monkeypatch.setattr(estimator, "C_VALUES", [0.1])
+    monkeypatch.setattr(logistic, "C_VALUES", [0.1])
     outcome = estimator.run(lab_on(write_vectors(tmp_path / "v.npz", classes=4), tmp_path, seeds=1, pairings=2))
     errors, pairs = outcome.tables
     assert [row[0] for row in errors.rows] == ["MagnetClassifier", "logistic regression", "the same, in the start"]

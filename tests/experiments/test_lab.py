@@ -102,7 +102,7 @@ def test_another_file_with_the_same_names_and_labels_is_not_answered_from_the_fi
     rng = np.random.default_rng(0)
     told = np.eye(3)[np.arange(90) % 3] * 9 + rng.normal(size=(90, 3))
     easy, noise = write(tmp_path / "a.npz", told), write(tmp_path / "b.npz", rng.normal(size=(90, 3)))
-    assert (easy.names, easy.labels.tolist()) == (noise.names, noise.labels.tolist())
+    assert (list(easy.names), easy.labels.tolist()) == (list(noise.names), noise.labels.tolist())
     config = configure("softmax")
     runs = [Run(trained(config, data, tmp_path / "runs"), which="last", data=data) for data in (easy, noise)]
     assert runs[0].folder != runs[1].folder

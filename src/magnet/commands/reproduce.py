@@ -201,18 +201,14 @@ def _show(outcome: Any, folder: Path, about: dict[str, Any], console: Any, befor
         console.print()
         console.print(table.rich())
     if before is not None:
-        _compare(before, outcome.values, console)
+        from magnet.experiments.outcome import agreement
+
+        table = agreement(before, outcome.values)
+        console.print()
+        console.print(table.rich() if table.rows else table.title)
     path = outcome.save(folder, about)
     pictures = "".join(f", {figure.name}" for figure in outcome.figures)
     console.print(f"\nwritten: {path}{pictures}\n", highlight=False, soft_wrap=True)
-
-
-def _compare(before: dict[str, Any], now: dict[str, Any], console: Any) -> None:
-    from magnet.experiments.outcome import agreement
-
-    table = agreement(before, now)
-    console.print()
-    console.print(table.rich() if table.rows else table.title)
 
 
 def _wanted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

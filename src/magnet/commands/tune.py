@@ -13,7 +13,7 @@ from rich.console import Console
 
 from magnet.commands.terminal import given_options, progress, read_grouped, short_name, table
 from magnet.commands.train import GROUPS, check_settings, check_used, config_of, preset_defaults, read_deciding
-from magnet.errors import percent
+from magnet.errors import flag, percent
 from magnet.training.config import TrainConfig
 from magnet.training.presets import with_preset
 
@@ -153,7 +153,6 @@ def command_of(config: TrainConfig) -> str:
     words = ["magnet", "train", "--data", config.data, "--method", config.method, "--preset", config.preset]
     for name, value in config.to_dict().items():
         if name not in ("data", "method", "preset") and value != default[name]:
-            flag = name.replace("_", "-")
-            switch = [f"--{flag}" if value else f"--no-{flag}"]
-            words += switch if isinstance(value, bool) else [f"--{flag}", str(value)]
+            switch = [flag(name if value else f"no_{name}")]
+            words += switch if isinstance(value, bool) else [flag(name), str(value)]
     return shlex.join(words)

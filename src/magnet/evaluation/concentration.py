@@ -30,6 +30,7 @@ class Concentration:
     counts: np.ndarray  # (A,) examples that have the attribute and were counted
     per_attribute: np.ndarray  # (A, S) mean fraction of their neighbours that have it too
     chance: np.ndarray  # (A,) the same fraction among all examples that could have been neighbours
+    per_example: np.ndarray | None = None  # (n, S) where asked for: values of the n annotated examples, for a bootstrap
 
     @property
     def precision(self) -> np.ndarray:
@@ -61,6 +62,7 @@ def attribute_concentration(
     sizes: tuple[int, ...] = SIZES,
     labels: Tensor | None = None,
     others_only: bool = False,
+    per_example: bool = False,
 ) -> Concentration:
     """The fraction of the k nearest neighbours of an example that share an attribute with it.
 
@@ -72,6 +74,7 @@ def attribute_concentration(
         labels: (N,) classes, for ``others_only``.
         others_only: count only neighbours of other classes. For attributes of whole classes, which all neighbours of
             the own class share.
+        per_example: give the values of single examples too, whose mean is the precision.
 
     >>> points = torch.tensor([[0.0], [1.0], [1.5], [9.0], [9.5]])
     >>> found = attribute_concentration(points, [[1], [1], [0], [1], [1]], sizes=(1, 2))  # section 4.2
@@ -85,18 +88,23 @@ def attribute_concentration(
     # Members of the query's own group are not its neighbours. The group is its class, or only the query itself.
     group = labels[rows].cpu() if others_only and labels is not None else torch.arange(len(rows))
     known_rest, has_rest = known.sum(0) - _group_sums(known, group), has.sum(0) - _group_sums(has, group)
-    tally = _Tally(sizes, has.shape[1])
+    tally = _Tally(sizes, has.shape[1], per_example)
     for chunk in _chunks(torch.arange(len(rows)), len(rows), sizes[-1] + has.shape[1]):
         at = representations[chunk]
         own, owners = group[chunk].to(at.device), group.to(at.device)
         distances, ids = nearest_of_chunk(at, representations, sizes[-1], own, owners)
         ids = ids.masked_fill(distances.isinf(), len(rows)).cpu()
-        tally.add(ids, known, has, has[chunk], has_rest[chunk].double() / known_rest[chunk])
-    return tally.result()
+        tally.add(chunk, ids, known, has, has[chunk], has_rest[chunk].double() / known_rest[chunk])
+    return tally.result(len(rows))
 
 
 def concentration_within_classes(
-    representations: Tensor, attributes: Any, labels: Tensor, *, sizes: tuple[int, ...] = SIZES
+    representations: Tensor,
+    attributes: Any,
+    labels: Tensor,
+    *,
+    sizes: tuple[int, ...] = SIZES,
+    per_example: bool = False,
 ) -> Concentration:
     """As `attribute_concentration`, with neighbours of the example's own class only.
 
@@ -106,7 +114,7 @@ def concentration_within_classes(
     """
     known, has, rows = _read(representations, attributes)
     representations, labels = representations[rows], labels[rows].cpu()
-    tally = _Tally(sizes, has.shape[1])
+    tally = _Tally(sizes, has.shape[1], per_example)
     for label in labels.unique():
         members = (labels == label).nonzero().squeeze(1)
         space, knows, owns = representations[members], known[members], has[members]
@@ -116,14 +124,15 @@ def concentration_within_classes(
             everyone = torch.arange(len(members), device=space.device)
             distances, ids = nearest_of_chunk(space[chunk], space, sizes[-1], chunk.to(space.device), everyone)
             ids = ids.masked_fill(distances.isinf(), len(members)).cpu()
-            tally.add(ids, knows, owns, owns[chunk] & varies[chunk], has_rest[chunk].double() / known_rest[chunk])
-    return tally.result()
+            counted, chance = owns[chunk] & varies[chunk], has_rest[chunk].double() / known_rest[chunk]
+            tally.add(members[chunk], ids, knows, owns, counted, chance)
+    return tally.result(len(rows))
 
 
 class _Tally:
     """Sums over examples of the fractions, for each attribute and neighbourhood size."""
 
-    def __init__(self, sizes: tuple[int, ...], attributes: int) -> None:
+    def __init__(self, sizes: tuple[int, ...], attributes: int, per_example: bool) -> None:
         if list(sizes) != sorted(set(sizes)) or not sizes or sizes[0] < 1:
             raise ValueError(f"sizes must be ascending and at least 1; found {sizes}")
         self.sizes = sizes
@@ -131,34 +140,58 @@ class _Tally:
         self.fractions = torch.zeros(attributes, len(sizes), dtype=torch.double)
         self.asked = torch.zeros(attributes, dtype=torch.long)
         self.chance = torch.zeros(attributes, dtype=torch.double)
+        # Of each pair of an example (p,) and an attribute (p,) that it has: the fractions (p, S), nan where unknown.
+        self.pairs: list[tuple[Tensor, Tensor, Tensor]] | None = [] if per_example else None
 
-    def add(self, ids: Tensor, known: Tensor, has: Tensor, counted: Tensor, chance: Tensor) -> None:
-        """Add n examples: the ids (n, k) of their neighbours, nearest first, as rows of ``known`` and ``has`` (N, A); N
-        stands for no neighbour. ``counted`` and ``chance`` are (n, A).
+    def add(self, rows: Tensor, ids: Tensor, known: Tensor, has: Tensor, counted: Tensor, chance: Tensor) -> None:
+        """Add the examples ``rows`` (n,), with the ids (n, k) of their neighbours, nearest first.
+
+        Ids are rows of ``known`` and ``has`` (N, A); N stands for no neighbour. ``counted`` and ``chance`` are (n, A).
         """
         nobody = torch.zeros(1, has.shape[1])
         tables = [torch.cat([table.float(), nobody]) for table in (known, has)]
         seen, shared = (torch.zeros(len(ids), has.shape[1]) for _ in tables)
-        done = 0
+        done, fractions = 0, []
         for place, size in enumerate(self.sizes):
             if ids[:, done:size].numel():
                 ring = ids[:, done:size]  # the neighbours beyond the previous size
                 for total, table in zip((seen, shared), tables, strict=True):
                     total += embedding_bag(ring, table, mode="sum")
             done = size
-            speaks = counted & (seen > 0)  # the attribute is known of some neighbours
-            self.counts[:, place] += speaks.sum(0)
-            self.fractions[:, place] += (shared.double() / seen).masked_fill(~speaks, 0).sum(0)
+            defined = counted & (seen > 0)  # the attribute is known of some neighbours
+            self.counts[:, place] += defined.sum(0)
+            fraction = shared.double() / seen
+            self.fractions[:, place] += fraction.masked_fill(~defined, 0).sum(0)
+            fractions.append(fraction[counted])
+        if self.pairs is not None:
+            examples, columns = counted.nonzero(as_tuple=True)
+            self.pairs.append((rows[examples], columns, torch.stack(fractions, dim=1)))
         possible = counted & chance.isfinite()
         self.asked += possible.sum(0)
         self.chance += chance.masked_fill(~possible, 0).sum(0)
 
-    def result(self) -> Concentration:
-        """The means."""
+    def result(self, examples: int) -> Concentration:
+        """The means, over so many examples of which attributes are known."""
         precision = self.fractions / self.counts  # 0 / 0 is nan
         # An attribute counts if its precision is defined at every size; the smallest size has the fewest neighbours.
         counts = self.counts[:, 0]
-        return Concentration(self.sizes, counts.numpy(), precision.numpy(), (self.chance / self.asked).numpy())
+        chance = (self.chance / self.asked).numpy()
+        values = None if self.pairs is None else self._values(examples, precision, counts > 0).numpy()
+        return Concentration(self.sizes, counts.numpy(), precision.numpy(), chance, values)
+
+    def _values(self, examples: int, precision: Tensor, counted: Tensor) -> Tensor:
+        """Values (n, S) of n examples, whose mean is the mean precision of the attributes that are ``counted`` (A,).
+
+        The precision P = 1/A sum_a p_a is a mean of ratios p_a = sum_i f_ia / n_a (f_ia: the fraction of the neighbours
+        of i that have a too), and their denominators change as well when examples are resampled. To first order
+        example i moves it by 1/A sum_a (f_ia - p_a) / n_a. The values v_i = P + n/A sum_a (f_ia - p_a) / n_a have the
+        mean P, and the mean of resampled v_i moves as P does.
+        """
+        values = torch.zeros(examples, len(self.sizes), dtype=torch.double)
+        for rows, columns, fractions in self.pairs or []:
+            moved = (fractions - precision[columns]) / self.counts[columns]
+            values.index_add_(0, rows, moved.masked_fill(fractions.isnan() | ~counted[columns, None], 0.0))
+        return precision[counted].mean(dim=0) + values * examples / counted.sum()
 
 
 def _read(representations: Tensor, attributes: Any) -> tuple[Tensor, Tensor, Tensor]:

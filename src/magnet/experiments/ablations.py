@@ -21,7 +21,10 @@ def choices(best: TrainConfig, epoch_steps: int) -> dict[str, list[Choice]]:
     return {
         "gap alpha": [(f"{v:g}", {"alpha": v}) for v in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)],
         "scaling": [(f"{v:g}", {"scaling": v}) for v in (1.0, 2.0, 4.0, 8.0, 16.0)],
-        "clusters per class K": [(str(v), {"clusters_per_class": v}) for v in (1, 2, 4, 8, 16)],
+        "clusters per class K": [
+            *((str(v), {"clusters_per_class": v}) for v in (1, 2, 4, 8, 16)),
+            ("of each class anew at every refresh", {"method": "magnet/adaptive-clusters"}),
+        ],
         f"clusters x examples, M x D = {BATCH}": [
             (f"{m} x {d}", {"clusters_per_batch": m, "examples_per_cluster": d}) for m, d in pairs
         ],

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from magnet.data import Dataset
 from magnet.data.listings import Attributes
@@ -33,7 +31,6 @@ from magnet.experiments.outcome import (
     relative_interval,
     some_diverged,
 )
-from magnet.neighbours import nearest_of_chunk
 from magnet.report.maps import thumbnails
 from magnet.report.plots import Panel, draw_attribute_curves
 from magnet.runs.run import Run
@@ -51,7 +48,6 @@ PIXEL_NOTE = (
     "have their light further left, further up, or spread wider than the other half."
 )
 PIXEL_SIDE = 28
-ROWS = 512  # queries at a time
 
 
 @dataclass
@@ -59,12 +55,16 @@ class Measured:
     """The results of one method in one scope, for each of its runs; None for a run that diverged."""
 
     found: list[Concentration | None] = field(default_factory=list)
-    examples: list[np.ndarray | None] = field(default_factory=list)  # (n, S) each
 
     @property
     def there(self) -> list[Concentration]:
         """The results of the runs that did not diverge."""
         return [found for found in self.found if found is not None]
+
+    @property
+    def per_example(self) -> list[np.ndarray | None]:
+        """The values (n, S) of the examples in each run."""
+        return [None if found is None else found.per_example for found in self.found]
 
     @property
     def precision(self) -> np.ndarray:
@@ -131,19 +131,17 @@ def measure(runs: Sequence[Run | None], attributes: Attributes, scope: Scope, pa
     for trained in runs:
         if trained is None:
             measured.found.append(None)
-            measured.examples.append(None)
             continue
         rows = trained.data.indices(part)
         space = of_test_part(trained) if part == "test" else trained.embed(rows, test=True)
         labels = trained.data.labels[rows]
         if scope == "class":
-            found = concentration_within_classes(space, attributes.values, labels, sizes=SIZES)
+            found = concentration_within_classes(space, attributes.values, labels, sizes=SIZES, per_example=True)
         else:
-            others = scope == "others"
-            found = attribute_concentration(space, attributes.values, sizes=SIZES, labels=labels, others_only=others)
+            found = attribute_concentration(
+                space, attributes.values, sizes=SIZES, labels=labels, others_only=scope == "others", per_example=True
+            )
         measured.found.append(found)
-        table = torch.from_numpy(attributes.values)
-        measured.examples.append(example_values(space, table, labels, sizes=SIZES, scope=scope).numpy())
     return measured
 
 
@@ -160,7 +158,7 @@ def _values(methods: dict[str, Measured]) -> dict[str, Any]:
     }
     values["difference"], values["relative"] = {}, {}
     for method in (other for other in methods if other != OURS):
-        both = in_both(methods[OURS].examples, methods[method].examples)
+        both = in_both(methods[OURS].per_example, methods[method].per_example)
         pairs = [(both[0][:, :, s], both[1][:, :, s]) for s in range(len(SIZES))] if both else []
         values["difference"][method] = [paired_interval(a, b) for a, b in pairs] or None
         values["relative"][method] = [_more(a, b) for a, b in pairs] or None
@@ -260,70 +258,3 @@ def derived_attributes(data: Dataset, rows: np.ndarray) -> Attributes:
     wide = np.sqrt(np.maximum(across @ place**2 - x**2, 0))
     measured = np.stack([total, -x, -y, wide], axis=1)
     return Attributes(PIXEL_ATTRIBUTES, (measured > np.median(measured, axis=0)).astype(np.float32), "image")
-
-
-def example_values(
-    representations: Tensor,
-    attributes: Tensor,
-    labels: Tensor,
-    *,
-    sizes: tuple[int, ...],
-    scope: Literal["all", "others", "class"] = "all",
-) -> Tensor:
-    """Values (n, S) whose mean is the precision of `magnet.evaluation.concentration` at S neighbourhood sizes.
-
-    The precision P = 1/A sum_a p_a is a mean of ratios p_a = sum_i f_ia / n_a (f_ia: the fraction of the neighbours of
-    i that have a too), and their denominators change as well when examples are resampled. To first order example i
-    moves it by 1/A sum_a (f_ia - p_a) / n_a. The values v_i = P + n/A sum_a (f_ia - p_a) / n_a have the mean P, and
-    the mean of resampled v_i moves as P does.
-
-    Args:
-        representations: (n, d).
-        attributes: (n, A), 1, 0, or nan for unknown.
-        labels: (n,) classes.
-        sizes: the neighbourhood sizes, ascending.
-        scope: which examples count as neighbours: all, examples of other classes, or examples of the same class.
-    """
-    known, has = ~attributes.isnan(), attributes == 1
-    told = known.any(dim=1).nonzero().squeeze(1)  # only examples with a known attribute count as neighbours
-    parts = [told[labels[told] == c] for c in labels[told].unique()] if scope == "class" else [told]
-    found = [_fractions(representations, known, has, part, labels, sizes, scope) for part in parts]
-    who, what, fractions = (torch.cat(pieces) for pieces in zip(*found, strict=True))
-    speaks = fractions.isfinite()
-    shape = attributes.shape[1], len(sizes)
-    counts = torch.zeros(shape, dtype=torch.double).index_add_(0, what, speaks.double())
-    means = torch.zeros(shape, dtype=torch.double).index_add_(0, what, fractions.nan_to_num(0.0)) / counts
-    spoken = counts[:, 0] > 0  # an attribute counts if its precision is defined at every size
-    moved = ((fractions - means[what]) / counts[what]).masked_fill(~speaks | ~spoken[what, None], 0.0)
-    values = torch.zeros(len(attributes), len(sizes), dtype=torch.double).index_add_(0, who, moved)
-    return (means[spoken].mean(dim=0) + values * len(told) / spoken.sum())[told]
-
-
-def _fractions(
-    representations: Tensor,
-    known: Tensor,
-    has: Tensor,
-    part: Tensor,
-    labels: Tensor,
-    sizes: tuple[int, ...],
-    scope: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Pairs of an example (p,) of a part and an attribute (p,) that it has and the fractions (p, S), nan if unknown."""
-    space, known, has = representations[part], known[part], has[part]
-    # Members of the query's own group are not its neighbours. The group is its class, or only the query itself.
-    group = labels[part] if scope == "others" else torch.arange(len(part))
-    counted = has
-    if scope == "class":  # where all others or none of the class have it, there is nothing to order
-        others = has.sum(0) - has.long()
-        counted = has & (others > 0) & (others < known.sum(0) - known.long())
-    ends = torch.tensor(sizes).clamp_max(len(part)) - 1
-    pairs = []
-    for rows in torch.arange(len(part)).split(ROWS):
-        distances, ids = nearest_of_chunk(space[rows], space, sizes[-1], group[rows], group)
-        who, what = counted[rows].nonzero(as_tuple=True)
-        near, real = ids[who], distances[who].isfinite()
-        seen = (known[near, what[:, None]] & real).cumsum(1)[:, ends]
-        shared = (has[near, what[:, None]] & real).cumsum(1)[:, ends]
-        pairs.append((part[rows[who]], what, shared.double() / seen))
-    who, what, fractions = (torch.cat(pieces) for pieces in zip(*pairs, strict=True))
-    return who, what, fractions

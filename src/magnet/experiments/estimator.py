@@ -3,34 +3,30 @@
 The classifier is fitted with each seed on the classes, once without every fourth class (how well `novelty` tells those
 from the others, and the error once `extend` was given their training examples), and on random pairs of classes, merged
 (the error on the merged labels, and that of kNC on the classes which these labels hide, in the space of the start and
-in Magnet's). The logistic regression chooses C, and whether to standardise, by three-fold cross-validation of the
-training part; "in the start" it gets the features as the closed-form start of `magnet.start` represents them, with the
-power and the shrinkage that MagnetClassifier chose, whitened within classes.
+in Magnet's). The logistic regression is tuned by cross-validation of the training part; "in the start" it gets the
+features as the closed-form start of `magnet.start` represents them, with the power and the shrinkage that
+MagnetClassifier chose, whitened within classes.
 """
 
 import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
 
 from magnet.data import Dataset, merge_classes
 from magnet.errors import UserError
 from magnet.estimator import MagnetClassifier, NearestClustersClassifier
 from magnet.evaluation.errors import calibration_error
 from magnet.experiments.lab import Lab
+from magnet.experiments.logistic import Space, tuned_logistic
 from magnet.experiments.outcome import Outcome, Table, mean_of, spread
-from magnet.start import fit_start
+from magnet.start import Start, fit_start
 from magnet.votes import Examples
 
-C_VALUES = [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30]
 Array = NDArray[Any]
 COLUMNS = {
     "error": "error", "means": "with means", "ece": "ECE", "refused": "refused", "novelty": "novelty AUC",
@@ -56,9 +52,9 @@ def run(lab: Lab) -> Outcome:
             values[name].append(found)
     if lab.linear:
         X, y, X_test, y_test = _parts(lab.data)
-        start = _start_of(MagnetClassifier(random_state=first).fit(X, y), X, y)
-        for name, space in (("logistic", lambda x: x), ("logistic_in_start", start)):
-            values[name], values[f"{name}_ece"] = _quality(_tuned(space(X), y), space(X_test), y_test)
+        start = partial(_start, MagnetClassifier(random_state=first).fit(X, y))
+        for name, space in (("logistic", None), ("logistic_in_start", start)):
+            values[name], values[f"{name}_ece"] = _logistic_quality(X, y, X_test, y_test, space)
     return Outcome([_errors(lab, values), _pairs(lab, values)], values=values)
 
 
@@ -98,31 +94,39 @@ def _on_pairs(merged: Dataset, seed: int, *, linear: bool) -> dict[str, float]:
     fine = merged.fine_labels.numpy()
     hidden, hidden_test = fine[merged.indices("train")], fine[merged.indices("test")]
     model = MagnetClassifier(random_state=seed).fit(X, y)
-    start = _start_of(model, X, y)
+    start = _start(model, Examples(torch.tensor(X), torch.tensor(y)))
     found = {"merged": _quality(model, X_test, y_test)[0], "merged_means": _error_with_means(model, X_test, y_test)}
     if linear:
-        found["merged_logistic"] = _quality(_tuned(X, y), X_test, y_test)[0]
-        found["merged_in_start"] = _quality(_tuned(start(X), y), start(X_test), y_test)[0]
-    for name, space in (("hidden_start", start), ("hidden", model.transform)):
+        found["merged_logistic"], _ = _logistic_quality(X, y, X_test, y_test)
+        found["merged_in_start"], _ = _logistic_quality(X, y, X_test, y_test, partial(_start, model))
+    for name, space in (("hidden_start", partial(_represented, start)), ("hidden", model.transform)):
         rule = NearestClustersClassifier(random_state=seed).fit(space(X), hidden)
         found[name] = _quality(rule, space(X_test), hidden_test)[0]
     return found
 
 
-def _tuned(X: Array, y: Array) -> Any:
-    model = Pipeline([("scale", StandardScaler()), ("fit", LogisticRegression(max_iter=300))])
-    grid = {"scale": [StandardScaler(), "passthrough"], "fit__C": C_VALUES}
-    return GridSearchCV(model, grid, cv=3).fit(X, y)
-
-
-def _start_of(model: MagnetClassifier, X: Array, y: Array) -> Callable[[Array], Array]:
-    """The start of a fitted model, whitened within the classes y, as a function of features."""
-    data = Examples(torch.tensor(X).double(), torch.tensor(y))
-    start = fit_start(
-        data, 1, model.shrinkage_, min(512, len(X)), power=model.power_, standardize=model.standardize_,
+def _start(model: MagnetClassifier, examples: Examples) -> Start:
+    """The start with the settings that a fitted model chose, whitened within the classes of these examples."""
+    return fit_start(
+        examples, 1, model.shrinkage_, min(512, len(examples.x)), power=model.power_, standardize=model.standardize_,
         kernel_width=model.kernel_width_, unit_length=model.unit_length_, seed=0,
     )  # fmt: skip
-    return lambda inputs: start(torch.tensor(inputs).double()).numpy()
+
+
+def _represented(start: Start, X: Array) -> Array:
+    return start(torch.tensor(X).double()).numpy()
+
+
+def _logistic_quality(
+    X: Array, y: Array, X_test: Array, y_test: Array, space: Space | None = None
+) -> tuple[float, float]:
+    """Error and expected calibration error of a tuned logistic regression, in a space that is fitted to X and y."""
+    examples = Examples(torch.tensor(X), torch.tensor(y))
+    model = tuned_logistic(examples, space=space)
+    if space is not None:
+        start = space(examples)
+        X, X_test = _represented(start, X), _represented(start, X_test)
+    return _quality(model.fit(X, y), X_test, y_test)
 
 
 def _quality(model: Any, X: Array, y: Array) -> tuple[float, float]:

@@ -12,11 +12,10 @@ from magnet.experiments.outcome import (
     Outcome,
     Table,
     difference,
-    in_both,
+    intervals,
     mean_of,
-    paired_interval,
+    means,
     pretty,
-    relative_interval,
     share,
     spread,
 )
@@ -38,7 +37,7 @@ def run(lab: Lab) -> Outcome:
         mistakes[method] = [None if run is None else wrong(top_classes(run)[rule], truth) for run in runs]
         values[method] = {
             "rule": rule,
-            "errors": [None if found is None else float(found.mean()) for found in mistakes[method]],
+            "errors": means(mistakes[method]),
             DIVERGED: runs.count(None),
             **record(ranked, lab.fixed_for(method)),
         }
@@ -48,10 +47,9 @@ def run(lab: Lab) -> Outcome:
         if method == "magnet":
             row += ["", ""]
         else:
-            both = in_both(mistakes["magnet"], mistakes[method])
-            values[method]["magnet_minus_this"] = both and paired_interval(*both)
-            values[method]["magnet_below_this"] = both and relative_interval(*both)
-            row += [difference(values[method]["magnet_minus_this"]), share(values[method]["magnet_below_this"])]
+            minus, below = intervals(mistakes["magnet"], mistakes[method])
+            values[method] |= {"magnet_minus_this": minus, "magnet_below_this": below}
+            row += [difference(minus), share(below)]
         rows.append(row)
     size = len(lab.data.indices("test"))
     tested = Table(

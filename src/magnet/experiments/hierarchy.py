@@ -24,10 +24,9 @@ from magnet.experiments.outcome import (
     Outcome,
     Table,
     difference,
-    in_both,
-    paired_interval,
+    intervals,
+    means,
     pretty,
-    relative_interval,
     seeds,
     share,
     spread,
@@ -77,19 +76,15 @@ def measure_hidden(lab: Lab, part: str, held: Dataset, merged: list[Dataset]) ->
         ]
         found = [None if run is None else _mistakes(run) for run in runs]
         mistakes[method] = {name: [None if one is None else one[name] for one in found] for name in MEASURES}
-        values[method] = {
-            name: [None if wrongs is None else float(wrongs.mean()) for wrongs in mistakes[method][name]]
-            for name in MEASURES
-        }
+        values[method] = {name: means(mistakes[method][name]) for name in MEASURES}
         values[method][DIVERGED] = runs.count(None)
         values[method]["settings"] = lab.chosen[part][method]
         values[method]["trials"] = [error if np.isfinite(error) else None for error, _ in ranked]
     for method in lab.methods:
         if method != "magnet":
             for rule in COMPARED:
-                both = in_both(mistakes["magnet"][rule], mistakes[method][rule])
-                values[method][f"{rule}: magnet_minus_this"] = both and paired_interval(*both)
-                values[method][f"{rule}: magnet_below_this"] = both and relative_interval(*both)
+                minus, below = intervals(mistakes["magnet"][rule], mistakes[method][rule])
+                values[method] |= {f"{rule}: magnet_minus_this": minus, f"{rule}: magnet_below_this": below}
     return values
 
 

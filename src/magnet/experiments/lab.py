@@ -183,12 +183,8 @@ class Lab:
         """The settings that are not searched for a row: those given for all rows, and those in its brackets."""
         return self.fixed | read_row(row)[1].keys()
 
-    def best(self, method: str) -> TrainConfig:
-        """The settings of the trial with the lowest validation error, or those that were given."""
-        return self.search(method)[0][1]
-
-    def best_on(self, method: str, held: Dataset, part: str) -> TrainConfig:
-        """As `best`, for other data than `held`, such as one with merged classes."""
+    def best(self, method: str, held: Dataset | None = None, part: str = CLASSES) -> TrainConfig:
+        """The settings of the trial with the lowest validation error, or those that were given (see `search`)."""
         return self.search(method, held, part)[0][1]
 
     def search(

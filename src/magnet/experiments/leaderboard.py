@@ -11,10 +11,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.pipeline import Pipeline
 from torch import Tensor
 
 from magnet.data import Dataset, merge_classes
@@ -24,6 +27,7 @@ from magnet.experiments.cache import of_test_part, processor_seconds, seconds_cu
 from magnet.experiments.dynamics import settled
 from magnet.experiments.hierarchy import SEARCH_PAIRING
 from magnet.experiments.lab import Lab
+from magnet.experiments.logistic import tuned_logistic
 from magnet.experiments.outcome import (
     DIVERGED,
     PAIRED,
@@ -31,6 +35,7 @@ from magnet.experiments.outcome import (
     Table,
     difference,
     in_both,
+    means,
     paired_interval,
     pretty,
     spread,
@@ -44,7 +49,6 @@ from magnet.training.config import TrainConfig
 from magnet.votes import Examples, Folds, choose_knc, cluster, stratified_folds, vote
 
 PAIRS = "random pairs"
-LEVELS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # C of logistic regression, for rows of length one
 SHRINKAGES = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 CONVEX = {
     "logistic regression": "logistic",
@@ -72,13 +76,15 @@ def run(lab: Lab) -> Outcome:
     settings: dict[str, list[dict[str, Any]]] = {}
     best: dict[str, tuple[TrainConfig, TrainConfig]] = {}
     for row in lab.methods:
-        best[row] = lab.best(row), lab.best_on(row, held, PAIRS)
+        best[row] = lab.best(row), lab.best(row, held, PAIRS)
         values[row], mistakes[row] = _trained(lab, *best[row], pairs)
         settings[row] = lab.chosen[CLASSES][row]
     race = _race(lab, {row: on_classes for row, (on_classes, _) in best.items()})
     if lab.linear:
         for name, rows in _untrained(lab, *best["magnet"], held, pairs).items():
             values[name], mistakes[name] = rows
+    for name, wrongs in mistakes.items():
+        values[name] |= {column: means(repetitions) for column, repetitions in wrongs.items()}
     return Outcome(
         [
             _table(lab, values),
@@ -100,16 +106,13 @@ def _trained(
         run, truth = lab.train(config), lab.data.labels[test]
         if run is None:
             wrongs["own"].append(None)
-            found["own"].append(None)
             continue
         answers, rule = top_classes(run), method_class(config.method).classifier
         queries = of_test_part(run)
-        means = run.rules_of(run.index, run.references, run.labels)[0]
-        own = wrong(answers[rule], truth)
-        wrongs["own"].append(own)
-        found["own"].append(float(own.mean()))
+        by_means = run.rules_of(run.index, run.references, run.labels)[0]
+        wrongs["own"].append(wrong(answers[rule], truth))
         found["knc"].append(float(wrong(answers["knc"], truth).mean()))
-        found["means"].append(float((means.predict(queries) != truth).double().mean()))
+        found["means"].append(float((by_means.predict(queries) != truth).double().mean()))
         found["knn"].append(float(wrong(answers["knn"], truth).mean()))
         found["map"].append(retrieval(queries, truth)["map@r"])
         found["seconds"].append(processor_seconds(run.folder))
@@ -120,19 +123,13 @@ def _trained(
         if run is None:
             for name in ON_PAIRS:
                 wrongs[name].append(None)
-                found[name].append(None)
             continue
         rule, hidden = method_class(on_pairs.method).classifier, merged.fine_labels
         assert hidden is not None
         own_answers = top_classes(run)
-        missed = {
-            "merged": wrong(own_answers[rule], merged.labels[test]),
-            "merged_knc": wrong(own_answers["knc"], merged.labels[test]),
-            "hidden": wrong(top_classes(run, hidden)["knc"], hidden[test]),
-        }
-        for name, each in missed.items():
-            wrongs[name].append(each)
-            found[name].append(float(each.mean()))
+        wrongs["merged"].append(wrong(own_answers[rule], merged.labels[test]))
+        wrongs["merged_knc"].append(wrong(own_answers["knc"], merged.labels[test]))
+        wrongs["hidden"].append(wrong(top_classes(run, hidden)["knc"], hidden[test]))
     return found, wrongs
 
 
@@ -179,7 +176,7 @@ def _race(lab: Lab, configs: dict[str, TrainConfig]) -> Table:
 def _untrained(
     lab: Lab, on_classes: TrainConfig, on_pairs: TrainConfig, held: Dataset, pairs: list[Dataset]
 ) -> dict[str, tuple[Values, dict[str, Any]]]:
-    """The rows without training by gradient steps; their own settings are chosen by the same validation part."""
+    """The rows without training by gradient steps; their own settings are chosen on training data too."""
     rows: dict[str, tuple[Values, dict[str, Any]]] = {}
     spaces = ("features", "start") if on_classes.start == "whitened" else ("features",)
     for name, kind in CONVEX.items():
@@ -192,16 +189,16 @@ def _untrained(
                 ("merged", on_pairs, held, pairs),
             ):
                 start = config if space == "start" else None
-                setting = _setting(kind, start, judged)
+                shrinkage = _shrinkage(start, judged) if kind == "lda" else 0.0
                 for data in tested:
-                    _judge(kind, setting, start, data, found, wrongs, column)
+                    _judge(kind, shrinkage, start, data, found, wrongs, column)
             rows[f"{name}, {space}"] = found, wrongs
     return rows
 
 
 def _judge(
     kind: str,
-    setting: float,
+    shrinkage: float,
     start: TrainConfig | None,
     data: Dataset,
     found: Values,
@@ -210,21 +207,20 @@ def _judge(
 ) -> None:
     """Test one rule on a data set, and in its space kNC on the classes that merged labels hide."""
     train, test = data.indices("train"), data.indices("test")
-    x = data.batch(train).double()
-    space = _space(start, Examples(x, data.labels[train]))
-    inside, queries = space(x), space(data.batch(test).double())
+    examples = Examples(data.batch(train).double(), data.labels[train])
+    space = _space(start, examples)
+    inside, queries = space(examples.x), space(data.batch(test).double())
+    model = tuned_logistic(examples, space=partial(_space, start)) if kind == "logistic" else None
     begun = time.process_time()
-    rule = _fit(kind, setting, Examples(inside, data.labels[train]))
+    rule = _fit(kind, shrinkage, Examples(inside, examples.labels), model)
     seconds = time.process_time() - begun
     wrongs[what].append(rule(queries) != data.labels[test].numpy())
-    found[what].append(float(wrongs[what][-1].mean()))
     if what == "own":
         found["seconds"].append(seconds)
     if what == "merged":
         hidden = data.fine_labels
         assert hidden is not None
         wrongs["hidden"].append(_knc(Examples(inside, hidden[train]))(queries) != hidden[test].numpy())
-        found["hidden"].append(float(wrongs["hidden"][-1].mean()))
 
 
 def _space(config: TrainConfig | None, data: Examples) -> Start:
@@ -238,39 +234,31 @@ def _space(config: TrainConfig | None, data: Examples) -> Start:
     )  # fmt: skip
 
 
-def _setting(kind: str, start: TrainConfig | None, held: Dataset) -> float:
-    """C or the shrinkage with the least error on the validation part; from small C on, until two in a row are worse."""
-    choices = LEVELS if kind == "logistic" else SHRINKAGES if kind == "lda" else ()
+def _shrinkage(start: TrainConfig | None, held: Dataset) -> float:
+    """That of LDA with the least error on the validation part; from none on, until two in a row are worse."""
     rows, judged = held.indices("train"), held.indices("validation")
     x, y = held.batch(rows).double(), held.labels[rows]
     space = _space(start, Examples(x, y))
     inside, outside, truth = Examples(space(x), y), space(held.batch(judged).double()), held.labels[judged].numpy()
     best, worse = (math.inf, 0.0), 0
-    for setting in choices:
-        error = float((_fit(kind, setting, inside)(outside) != truth).mean())
+    for shrinkage in SHRINKAGES:
+        error = float((_fit("lda", shrinkage, inside)(outside) != truth).mean())
         worse = 0 if error < best[0] else worse + 1
-        best = min(best, (error, setting))
+        best = min(best, (error, shrinkage))
         if worse == 2:
             break
     return best[1]
 
 
-def _fit(kind: str, setting: float, data: Examples) -> Rule:
+def _fit(kind: str, shrinkage: float, data: Examples, logistic: Pipeline | None = None) -> Rule:
     """A rule for representations."""
     if kind == "knc":
         return _knc(data)
     if kind == "means":
         index = cluster(data.x, data.labels, 1, 0)
         return lambda r: index.centre_labels[torch.cdist(r, index.centres).argmin(dim=1)].numpy()
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-    from sklearn.linear_model import LogisticRegression
-
+    model = logistic or LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage)
     scale = float(data.x.square().sum(dim=1).mean().sqrt())
-    model = (
-        LogisticRegression(C=setting, max_iter=200, tol=1e-5)  # of rows of length one gradients are small at the start
-        if kind == "logistic"
-        else LinearDiscriminantAnalysis(solver="lsqr", shrinkage=setting)
-    )
     model.fit((data.x / scale).float().numpy(), data.labels.numpy())
     return lambda r: model.predict((r / scale).float().numpy())
 

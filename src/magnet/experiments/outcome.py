@@ -29,8 +29,8 @@ RESULTS = "results.json"  # in the folder of an experiment
 PACKAGES = ("torch", "numpy", "scikit-learn", "openTSNE", "pytorch-metric-learning", "timm")
 PAIRED = "In brackets: 95 % interval, paired bootstrap over test examples and repetitions; * where it excludes zero."
 DIVERGED = "diverged"  # shown instead of the number of a run that diverged
-_NAMES = {"softmax": "softmax", "triplet": "triplet", "semantic-triplet": "semantic triplet", "magnet": "Magnet",
-          "nca": "NCA", "cluster-nca": "cluster-NCA", "ncm": "NCM", "ncmc": "NCMC"}  # fmt: skip
+_NAMES = {"semantic-triplet": "semantic triplet", "magnet": "Magnet", "nca": "NCA", "cluster-nca": "cluster-NCA",
+          "ncm": "NCM", "ncmc": "NCMC"}  # fmt: skip
 # not compared: they belong to the search, or are computed from the figures
 _LEFT_OUT = ("settings", "trials", "attributes", "sizes", "curves", "shown", "difference", "relative", DIVERGED)
 BLOCK = re.compile(r"(<!-- results (\S+?)((?: \d+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -82,6 +82,19 @@ def in_both(a: Sequence[np.ndarray | None], b: Sequence[np.ndarray | None]) -> t
     if not pairs:
         return None
     return np.stack([x for x, _ in pairs]), np.stack([y for _, y in pairs])
+
+
+def intervals(
+    a: Sequence[np.ndarray | None], b: Sequence[np.ndarray | None]
+) -> tuple[Interval | None, Interval | None]:
+    """The difference and the relative difference over the repetitions that did not diverge in a or in b."""
+    both = in_both(a, b)
+    return (paired_interval(*both), relative_interval(*both)) if both else (None, None)
+
+
+def means(repetitions: Sequence[np.ndarray | None]) -> list[float | None]:
+    """The mean of the values (n,) of each repetition, such as an error; None for a run that diverged."""
+    return [None if values is None else float(values.mean()) for values in repetitions]
 
 
 def _interval(

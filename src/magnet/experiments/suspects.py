@@ -4,8 +4,7 @@ A share of the training labels is replaced by other classes, drawn evenly. As ma
 planted, and counted is how many of them are planted ones: precision at the number planted.
 
 cleanlab scores labels by given probabilities. Those of its guides are used: a logistic regression, cross-validated in
-as many folds as Magnet's votes. Its C, and whether features are standardised, are those with the least log-loss on a
-fifth of the training part, with the labels that the planting left.
+as many folds as Magnet's votes, and tuned by its log-loss on the labels that the planting left.
 """
 
 import json
@@ -18,9 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
-from sklearn.model_selection import StratifiedKFold, cross_val_predict, train_test_split
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
@@ -28,12 +25,13 @@ from torch import Tensor
 from magnet.errors import UserError
 from magnet.evaluation.suspects import FOLDS, doubt_labels
 from magnet.experiments.lab import Lab
+from magnet.experiments.logistic import C_VALUES, CommonScaler, logistic, tuned_logistic
 from magnet.experiments.outcome import Outcome, Table, difference, mean_of, paired_interval, spread
 from magnet.files import read_json, replacing
 from magnet.training.config import REVISION
+from magnet.votes import Examples
 
 RATES = (0.05, 0.1)
-C_VALUES = (0.001, 0.01, 0.1, 1.0, 10.0)
 SCORES = ("self_confidence", "normalized_margin")
 Array = NDArray[Any]
 
@@ -51,13 +49,14 @@ def run(lab: Lab) -> Outcome:
     found: list[dict[str, list[list[bool]]]] = [{} for _ in RATES]  # by name, which planted labels each seed found
     values: dict[str, Any] = {}
     if lab.linear:
-        values["logistic"] = keep("logistic", partial(_tuned, X.numpy(), plant(y, RATES[0], first)[0], first))
+        values["logistic"] = keep("logistic", partial(_tuned, X, plant(y, RATES[0], first)[0], first))
     for seed in range(first, first + lab.seeds):
         for rate, by_name in zip(RATES, found, strict=True):
             planted = plant(y, rate, seed)
             rows = keep(f"magnet-{seed}-{rate:g}", partial(_by_magnet, X, *planted, seed))
             if lab.linear:
-                model = _logistic(**values["logistic"])
+                scaler = StandardScaler() if values["logistic"]["standardised"] else CommonScaler()
+                model = logistic(scaler, values["logistic"]["C"])
                 rows |= keep(f"cleanlab-{seed}-{rate:g}", partial(_by_cleanlab, model, X.numpy(), *planted, seed))
             for name, those in rows.items():
                 by_name.setdefault(name, []).append(those)
@@ -124,26 +123,10 @@ def _measures(found: dict[str, list[list[bool]]]) -> dict[str, Any]:
     return measures | {"difference": {name: paired_interval(rows["magnet"], rows[name]) for name in others}}
 
 
-def _tuned(X: Array, y: Array, seed: int) -> dict[str, Any]:
-    """The settings of the logistic regression with the least log-loss on a fifth of the examples."""
-    counts = np.bincount(y)
-    X_part, X_held, y_part, y_held = train_test_split(
-        X, y, test_size=0.2, stratify=y if counts[counts > 0].min() > 1 else None, random_state=seed
-    )
-    tried: list[tuple[float, int, dict[str, Any]]] = []
-    for C in C_VALUES:
-        for standardised in (True, False):
-            model = _logistic(C, standardised)
-            votes = model.fit(X_part, y_part).predict_proba(X_held)
-            known = np.isin(y_held, model["fit"].classes_)
-            loss = log_loss(y_held[known], votes[known], labels=model["fit"].classes_)
-            tried.append((loss, len(tried), {"C": C, "standardised": standardised}))
-    return min(tried)[2]
-
-
-def _logistic(C: float, standardised: bool) -> Pipeline:
-    scale = [("scale", StandardScaler())] if standardised else []
-    return Pipeline([*scale, ("fit", LogisticRegression(C=C, max_iter=300))])
+def _tuned(X: Tensor, y: Array, seed: int) -> dict[str, Any]:
+    """The settings of the logistic regression."""
+    model = tuned_logistic(Examples(X, torch.from_numpy(y)), loss="log-loss", seed=seed)
+    return {"C": model["fit"].C, "standardised": not isinstance(model["scale"], CommonScaler)}
 
 
 def _cleanlab() -> Any:
@@ -168,8 +151,8 @@ def _table(lab: Lab, values: dict[str, Any], names: list[str], examples: int) ->
         rows.append([titles[name], *(spread(found[name]) for found in by_rate), *ahead])
     about = ""
     if "logistic" in values:
-        scaled = "standardised" if values["logistic"]["standardised"] else "as they are"
-        about = f" cleanlab: a logistic regression, C = {values['logistic']['C']:g}, features {scaled}."
+        scaled = "each feature standardised" if values["logistic"]["standardised"] else "features scaled alike"
+        about = f" cleanlab: a logistic regression, C = {values['logistic']['C']:.2g}, {scaled}."
     return Table(
         f"{lab.data.name}: {examples:,} training examples, precision at the number planted, in %",
         ["", *(f"{rate:.0%} planted" for rate in RATES), *(f"Magnet minus this, {rate:.0%}" for rate in RATES)],
