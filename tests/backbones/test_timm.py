@@ -18,13 +18,13 @@ def test_the_stated_dimension_is_that_of_the_features(timm: ModuleType, name: st
     size = backbone.input_size
     with torch.no_grad():
         assert backbone(torch.randn(1, 3, size, size)).shape == (1, backbone.dim)
-    assert list(backbone.head_parameters()) == []
+    assert list(backbone.embedding.parameters()) == []
 
 
 def test_size_and_normalisation_are_the_models_own(timm: ModuleType) -> None:
     backbone = backbones.build("timm/tf_efficientnet_lite0", example_shape=(3, 96, 96), dim=32, dropout=0.1)
     assert (backbone.input_size, backbone.mean, backbone.std) == (224, (0.5,) * 3, (0.5,) * 3)
-    assert [tuple(p.shape) for p in backbone.head_parameters()] == [(32, 1280), (32,)]
+    assert [tuple(p.shape) for p in backbone.embedding.parameters()] == [(32, 1280), (32,)]
     resnet = backbones.build("timm/resnet10t", example_shape=(3, 96, 96), dim=0)
     assert resnet.mean == (0.485, 0.456, 0.406)
     assert resnet.dim == 512

@@ -1,3 +1,5 @@
+from itertools import islice
+
 import numpy as np
 import pytest
 import torch
@@ -18,6 +20,12 @@ def ramp(side, count=1):
     at = (torch.arange(side) + 0.5) / side
     x, y = at.expand(side, side), at[:, None].expand(side, side)
     return torch.stack([x, y, torch.zeros(side, side)]).repeat(count, 1, 1, 1)
+
+
+def smooth(count):
+    """Images with large patches of colour."""
+    patches = torch.rand(count, 3, 5, 5, generator=seeded())
+    return F.interpolate(patches, size=32, mode="bicubic", align_corners=False)
 
 
 def windows(views, size):
@@ -129,6 +137,51 @@ def test_a_shared_draw_gives_all_images_of_a_batch_the_same_window():
     together = augment(images, seeded(), shared=True)
     for image, view in zip(images, together, strict=True):
         torch.testing.assert_close(augment(image[None], seeded(), shared=True)[0], view)
+
+
+def test_views_to_average_begin_with_the_plain_one_and_its_mirror_image_and_show_all_images_the_same_window():
+    augment, images = Augmentation(20, flip=True), torch.rand(5, 3, 26, 26)
+    views = list(islice(augment.shared(images, seeded()), 6))
+    assert torch.equal(views[0], augment.centre(images))
+    assert torch.equal(views[1], augment.centre(images).flip(-1))
+    assert all(not torch.equal(views[0], view) for view in views[1:])
+    for view, alone in zip(views, augment.shared(images[3:4], seeded()), strict=False):
+        torch.testing.assert_close(view[3:4], alone)
+
+
+def test_a_pair_of_views_is_as_far_on_either_side_of_the_middle_and_mirrored():
+    size, pairs = 50, Augmentation(50, rescale=0.3, flip=True).shared(ramp(65), seeded())
+    first, second = islice(pairs, 2, 4)
+    left, right, top, bottom = windows(first, size)
+    other_left, other_right, other_top, other_bottom = windows(second.flip(-1), size)
+    enlarged = 1 / (right - left) + 1 / (other_right - other_left)
+    torch.testing.assert_close(enlarged, torch.tensor([2 + 0.3]), atol=0.02, rtol=0)
+    # 0 at one border of the image, 1 at the other
+    torch.testing.assert_close(
+        left / (1 - right + left), 1 - other_left / (1 - other_right + other_left), atol=0.05, rtol=0
+    )
+    torch.testing.assert_close(
+        top / (1 - bottom + top), 1 - other_top / (1 - other_bottom + other_top), atol=0.05, rtol=0
+    )
+
+
+def test_the_mean_over_a_few_balanced_views_is_nearer_to_that_over_many_than_by_chance():
+    augment, images = Augmentation(16, rescale=1.0, flip=True), smooth(8)
+    many = torch.stack(list(islice(augment.shared(images, seeded(99)), 512))).mean(dim=0)
+    far = {"balanced": 0.0, "by chance": 0.0}
+    for seed in range(20):
+        few = {"balanced": list(islice(augment.shared(images, seeded(seed)), 4))}
+        generator = seeded(seed)
+        few["by chance"] = [augment(images, generator, shared=True) for _ in range(4)]
+        for how, views in few.items():
+            far[how] += float((torch.stack(views).mean(dim=0) - many).square().mean())
+    assert far["balanced"] < 0.8 * far["by chance"]
+
+
+def test_without_mirror_images_views_to_average_are_drawn_alike():
+    augment, images, generator = Augmentation(20), torch.rand(2, 3, 26, 26), seeded()
+    for view in islice(augment.shared(images, seeded()), 3):
+        assert torch.equal(view, augment(images, generator, shared=True))
 
 
 def test_half_of_the_views_are_mirrored_when_asked():

@@ -8,7 +8,6 @@ import pytest
 
 from magnet.data import Dataset, merge_classes, open_data
 from magnet.data import dataset as module
-from magnet.data.dataset import Digest
 from magnet.data.listings import Listing
 
 RNG = np.random.default_rng(0)
@@ -61,11 +60,6 @@ def test_what_has_changed_is_said(now, said):
 
 def test_other_parts_are_another_key_though_the_source_has_not_changed():
     assert digest(seed=1).whole != digest(seed=2).whole
-
-
-def test_a_digest_survives_being_written_down():
-    assert Digest.from_dict(digest().to_dict()) == digest()
-    assert Digest.from_dict({"content": "of another version"}) is None
 
 
 def test_touching_an_image_file_changes_the_digest(class_folders):

@@ -148,6 +148,17 @@ def test_frames_of_pandas_and_polars_give_the_same_run(tmp_path):
     assert magnet.evaluate(runs["pandas"], frames["polars"])["knc"]["error"] in errors
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_frame_without_the_column_of_labels_says_which_columns_there_are(kind):
+    table = frame("kind of digit")
+    if kind == "polars":
+        table = pytest.importorskip("polars").from_pandas(table)
+    with pytest.raises(UserError, match=r"there is no column 'lable' for --label.* It has the columns '"):
+        list_frame(table, label="lable")
+    with pytest.raises(UserError, match=r"found no column of labels among .*; name one as --label NAME"):
+        list_frame(table)
+
+
 def test_a_lazy_frame_is_collected():
     polars = pytest.importorskip("polars")
     listing = list_frame(polars.from_pandas(frame("kind")).lazy(), label="kind")

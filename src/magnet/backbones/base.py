@@ -69,12 +69,6 @@ class Backbone(nn.Module):
         layers = [list(module.parameters()) for module in self.trunk_modules()]
         return [layer for layer in layers if layer]
 
-    def head_parameters(self) -> Iterator[nn.Parameter]:
-        """Parameters of the new head: all that are not the trunk's."""
-        for name, child in self.named_children():
-            if name in self.head_names:
-                yield from child.parameters()
-
     def batchnorm_layers(self) -> list[BatchNorm]:
         """All batch-norm layers."""
         return [layer for layer in self.modules() if isinstance(layer, BatchNorm)]

@@ -9,8 +9,9 @@ import tyro
 from rich.console import Console
 
 from magnet.commands.terminal import plain, read_options, table
+from magnet.data import SOURCES
 from magnet.data.sources import find_source
-from magnet.errors import UserError, did_you_mean
+from magnet.errors import UserError, did_you_mean, first_few
 
 if TYPE_CHECKING:
     from magnet.data import Dataset
@@ -69,12 +70,10 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _list(console: Console) -> None:
-    from magnet.data import describe
-
     sets = table("set", "classes", "examples", "what", right=("classes", "examples"), whole=("set",))
-    for row in describe():
-        what = plain(row["title"], f"link {row['url']}").append(f"\nlicence: {row['licence']}", "dim")
-        sets.add_row(plain(row["name"]), f"{row['classes']:,}", f"{row['images']:,}", what)
+    for source in SOURCES.values():
+        what = plain(source.title, f"link {source.url}").append(f"\nlicence: {source.licence}", "dim")
+        sets.add_row(plain(source.name), f"{source.classes:,}", f"{source.images:,}", what)
     console.print(sets)
     console.print(
         "\nUse one as --data NAME:FOLDER, or --data digits.\n"
@@ -89,13 +88,9 @@ def look(options: Look, console: Console) -> None:
     from magnet.data import open_data
 
     data = open_data(
-        options.spec,
-        label=options.label,
-        judge=options.judge,
-        seed=options.seed,
-        validation=options.validation,
+        options.spec, label=options.label, judge=options.judge, seed=options.seed, validation=options.validation,
         on_bad_image=options.bad_images,
-    )
+    )  # fmt: skip
     facts = table("", "", whole=())
     facts.show_header = False
     for name, value in _facts(data).items():
@@ -114,18 +109,16 @@ def _facts(data: "Dataset") -> dict[str, str]:
     size = f" of {data.shape[0]:,} numbers" if data.kind == "vectors" else ""
     facts = {
         "examples": f"{len(data):,} {data.kind}{size}",
-        "classes": f"{len(data.classes):,}: {', '.join(data.classes[:5])}{', ...' if len(data.classes) > 5 else ''}",
+        "classes": f"{len(data.classes):,}: {first_few(data.classes, 5)}",
         "smallest class": f"{data.classes[small]}, {int(counts[small]):,}",
         "largest class": f"{data.classes[large]}, {int(counts[large]):,}",
         "split": ", ".join(f"{count:,} {part}" for part, count in parts.items()),
     }
     if data.fine_classes is not None:
-        names = data.fine_classes
-        facts["judged by"] = f"{len(names):,}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
+        facts["judged by"] = f"{len(data.fine_classes):,}: {first_few(data.fine_classes, 5)}"
     if data.attributes is not None:
         names = data.attributes.names
-        known = f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
-        facts["attributes"] = f"{len(names)} by {data.attributes.level}: {known}"
+        facts["attributes"] = f"{len(names)} by {data.attributes.level}: {first_few(names)}"
     if data.skipped:
         facts["skipped"] = f"{len(data.skipped)} files that cannot be read as images"
     return facts

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
     options = read_options(Features, "features", HELP, arguments)
     check_file(options.out, force=options.force, kinds=KINDS)
     if options.out.suffix.lower() == ".parquet":
-        import_pyarrow()  # what is missing is said before the work
+        import_pyarrow()  # refuses a missing package before the work starts
     config = _config(options)
     check_settings(config)
     if kind_of(config.data) == "vectors":

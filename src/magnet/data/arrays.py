@@ -1,13 +1,11 @@
 """Vectors in arrays, or in .npz and .npy files: read, checked and listed."""
 
-from __future__ import annotations
-
 import math
 import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -47,6 +45,9 @@ def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
     for key in ("y", "test", "split", "name", "judge"):
         if key in arrays and arrays[key].shape != (len(X),):
             raise UserError(f"{name}: {key} has shape {arrays[key].shape}, but X has {len(X)} rows.")
+    if "feature_names" in arrays and arrays["feature_names"].shape != X.shape[1:]:
+        shape = arrays["feature_names"].shape
+        raise UserError(f"{name}: feature_names has shape {shape}, but X has {X.shape[1]} columns.")
     _check_numbers(X, name)
     labels, classes = read_labels(arrays["y"], name, _words(arrays.get("classes")))
     judge = read_labels(arrays["judge"], name, _words(arrays.get("judge_classes"))) if "judge" in arrays else None
@@ -58,7 +59,7 @@ def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
         names=[str(row) for row in arrays["name"]] if "name" in arrays else Numbered(len(X)),
         split=_split(arrays, name),
         attributes=_attributes(arrays, labels, len(classes), name),
-        feature_names=_feature_names(arrays, name),
+        feature_names=_words(arrays.get("feature_names")),
         judge=judge,
     )
 
@@ -143,8 +144,7 @@ def labels_beside(path: Path, label: str = "") -> Path:
 def read_npy(path: Path) -> np.ndarray:
     """The array in an .npy file, memory-mapped, without pickle."""
     with reading(path, "an .npy file"), opened(path) as file:
-        header = _header(file, os.fstat(file.fileno()).st_size, str(path))
-        return _mapped(path, header, file.tell())
+        return _mapped(path, file, os.fstat(file.fileno()).st_size)
 
 
 def _read_label_file(path: Path) -> np.ndarray:
@@ -208,18 +208,8 @@ def _split(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
     return read_test(arrays["test"], name) if "test" in arrays else None
 
 
-def _feature_names(arrays: Mapping[str, np.ndarray], name: str) -> list[str] | None:
-    names, width = arrays.get("feature_names"), arrays["X"].shape[1]
-    if names is None:
-        return None
-    if names.shape != (width,):
-        raise UserError(f"{name}: feature_names has shape {names.shape}, but X has {width} columns.")
-    return [str(value) for value in names]
-
-
 def _attributes(arrays: Mapping[str, np.ndarray], labels: np.ndarray, classes: int, name: str) -> Attributes | None:
-    names = arrays.get("attribute_names")
-    listed = None if names is None else [str(value) for value in names]
+    listed = _words(arrays.get("attribute_names"))
     if "attributes" in arrays:
         return Attributes.from_table(arrays["attributes"], listed, len(labels))
     if "class_attributes" in arrays:
@@ -230,58 +220,32 @@ def _attributes(arrays: Mapping[str, np.ndarray], labels: np.ndarray, classes: i
     return None
 
 
-class _Header(NamedTuple):
-    """What an array says of itself before its numbers."""
-
-    shape: tuple[int, ...]
-    fortran: bool  # whether the first index runs fastest
-    dtype: np.dtype[Any]
-
-
-def _header(stream: IO[bytes], size: int, where: str) -> _Header:
-    """The header of an array, read from a stream of ``size`` bytes, which must hold all that it announces."""
-    version = npy.read_magic(stream)
-    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-    if version not in readers:
-        raise UserError(f"{where}: is of version {version} of the format, which plain numbers and strings do not need.")
-    header = _Header(*readers[version](stream))
-    if header.dtype.hasobject:
-        # Objects in an .npy are pickles, and reading a pickle runs code of whoever wrote the file.
-        raise UserError(f"{where} cannot be read (it holds Python objects): expected plain numbers or strings.")
-    needed = math.prod(header.shape) * header.dtype.itemsize
-    if min(header.shape, default=0) < 0 or needed > size:
-        raise UserError(
-            f"{where}: says that it is {header.dtype} of shape {header.shape}, {needed:,} bytes, but has {size:,}."
-        )
-    return header
-
-
 def _read(path: Path, file: IO[bytes], archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    where = f"{path}: {member.filename}"
-    stored = member.compress_type == zipfile.ZIP_STORED
-    if stored and member.file_size >= MAP_FROM_BYTES:
+    """One array of an .npz file: memory-mapped if it is large and stored uncompressed, else read into memory."""
+    if member.compress_type == zipfile.ZIP_STORED and member.file_size >= MAP_FROM_BYTES:
         file.seek(_data_offset(file, member))
-        begin, whole = file.tell(), os.fstat(file.fileno()).st_size
-        return _mapped(path, _header(file, min(member.file_size, whole - begin), where), file.tell())
+        return _mapped(path, file, member.file_size)
     if member.file_size > memory():
-        raise UserError(f"{where}: is {member.file_size / 1e9:,.0f} GB unpacked, which does not fit into memory.")
-    with archive.open(member) as stream:
-        header = _header(stream, member.file_size, where)
-        found = np.zeros(math.prod(header.shape), header.dtype)
-        room = memoryview(found.view(np.uint8)) if found.nbytes else memoryview(b"")  # type: ignore[arg-type]
-        done = 0
-        while done < len(room):
-            count = stream.readinto(room[done:])  # type: ignore[attr-defined]
-            if not count:
-                raise UserError(f"{where}: is cut short.")
-            done += count
-    return found.reshape(header.shape, order="F" if header.fortran else "C")
+        size = f"{member.file_size / 1e9:,.0f} GB"
+        raise UserError(f"{path}: {member.filename} has {size} unpacked, which does not fit into memory.")
+    with reading(f"{path}: {member.filename}", "an array"), archive.open(member) as stream:
+        return np.asarray(npy.read_array(stream, allow_pickle=False))
 
 
-def _mapped(path: Path, header: _Header, offset: int) -> np.ndarray:
-    if not math.prod(header.shape):
-        return np.empty(header.shape, header.dtype)
-    return np.memmap(path, header.dtype, "r", offset=offset, shape=header.shape, order="F" if header.fortran else "C")
+def _mapped(path: Path, file: IO[bytes], size: int) -> np.ndarray:
+    """Map the array whose header comes next in an open file; header and numbers have ``size`` bytes."""
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    version = npy.read_magic(file)
+    if version not in readers:
+        raise UserError(f"{path}: is of version {version} of the format, which plain numbers and strings do not need.")
+    shape, fortran, dtype = readers[version](file)
+    if dtype.hasobject:  # pickles: reading them runs code of whoever wrote the file
+        raise UserError(f"{path} cannot be read (it holds Python objects): expected plain numbers or strings.")
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size:
+        raise UserError(f"{path}: says that it holds {dtype} of shape {shape}, but has {size:,} bytes for that.")
+    if not math.prod(shape):
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, "r", offset=file.tell(), shape=shape, order="F" if fortran else "C")
 
 
 def _data_offset(file: IO[bytes], member: zipfile.ZipInfo) -> int:

@@ -3,9 +3,6 @@
 No code of `datasets` is needed, and none that a folder names is run.
 """
 
-from __future__ import annotations
-
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +15,13 @@ from magnet.data.columns import VECTORS, Roles, assign
 from magnet.data.listings import PARTS, EncodedImage, Listing, Numbered
 from magnet.data.tables import finish, folder_of, list_columns, list_content, list_images, stack_numbers
 from magnet.errors import UserError
-from magnet.files import read_json
+from magnet.files import read_json, reading
 
 SAVED, SAVED_PARTS = "state.json", "dataset_dict.json"  # what `save_to_disk` writes: one part, or several
 
 
 @dataclass(frozen=True)
-class ImageCell:
+class ImageCell(EncodedImage):
     """An image file in a cell of a table."""
 
     column: Any  # pyarrow's array of bytes
@@ -34,10 +31,6 @@ class ImageCell:
     def read(self) -> bytes:
         """The bytes of the image file."""
         return bytes(self.column[self.row].as_py() or b"")
-
-    def mark(self) -> str:
-        """A hash of the bytes."""
-        return hashlib.sha256(self.read()).hexdigest()
 
     def __str__(self) -> str:
         return f"{self.where}, row {self.row + 1}"
@@ -53,27 +46,19 @@ class Shard:
     def schema(self) -> Any:
         """Names and types of its columns, without reading them."""
         pyarrow = import_pyarrow()
-        try:
+        with reading(self.file, "a table"):
             if self.file.suffix.lower() == ".parquet":
                 return pyarrow.parquet.read_schema(self.file)
             with pyarrow.memory_map(str(self.file)) as stream:
                 return pyarrow.ipc.open_stream(stream).schema
-        except (pyarrow.ArrowException, OSError) as error:
-            raise _unreadable(self.file, error) from error
 
     def read(self, columns: Sequence[str]) -> Any:
         """Some of its columns; an Arrow file is memory-mapped."""
         pyarrow = import_pyarrow()
-        try:
+        with reading(self.file, "a table"):
             if self.file.suffix.lower() == ".parquet":
                 return pyarrow.parquet.ParquetFile(self.file).read(list(columns))
             return pyarrow.ipc.open_stream(pyarrow.memory_map(str(self.file))).read_all().select(list(columns))
-        except (pyarrow.ArrowException, OSError) as error:
-            raise _unreadable(self.file, error) from error
-
-
-def _unreadable(file: Path, error: Exception) -> UserError:
-    return UserError(f"{file}: cannot be read as a table ({' '.join(str(error).split())[:200]}).")
 
 
 def import_pyarrow() -> Any:
@@ -126,9 +111,8 @@ def _part(name: str, where: Path) -> int:
 def kind_of_table(shards: Sequence[Shard]) -> str:
     """ "images" or "vectors"."""
     schema = shards[0].schema()
-    return (
-        "images" if _image_column(schema) or _names_files(schema, assign(schema.names, "", label=None)) else "vectors"
-    )
+    images = _image_column(schema) or _names_files(schema, assign(schema.names, "", label=None))
+    return "images" if images else "vectors"
 
 
 def table_columns(shards: Sequence[Shard]) -> list[str]:
@@ -161,9 +145,8 @@ def list_shards(path: Path, shards: Sequence[Shard], label: str = "", judge: str
     elif files:
         listing = list_images(found, roles, path, classes)
     elif vector is not None:
-        listing = finish(
-            {"X": _vectors(table.column(vector), vector, where)}, found, roles, path.stem, where, [], classes
-        )
+        arrays = {"X": _vectors(table.column(vector), vector, where)}
+        listing = finish(arrays, found, roles, path.stem, where, [], classes)
     else:
         listing = list_columns(found, roles, path.stem, where, classes)
     if split is not None:
@@ -181,9 +164,8 @@ def read_table(path: Path) -> tuple[np.ndarray, list[str]]:
     names = [] if roles.name is None else [str(name) for name in table.column(roles.name).to_pylist()]
     if vector is not None:
         return _vectors(table.column(vector), vector, where), names
-    return stack_numbers({name: _values(table.column(name), name, where) for name in roles.others}, roles, where)[
-        0
-    ], names
+    columns = {name: _values(table.column(name), name, where) for name in roles.others}
+    return stack_numbers(columns, roles, where)[0], names
 
 
 def _list_cells(column: Any, found: dict[str, Any], roles: Roles, path: Path, classes: dict[str, list[str]]) -> Listing:
@@ -240,7 +222,7 @@ def _image_column(schema: Any) -> str | None:
 
 
 def _names_files(schema: Any, roles: Roles) -> bool:
-    """Whether a column names image files: it is called so, and nothing else could be what the labels are of."""
+    """Whether the examples are image files: a column has a usual name for paths, and none holds vectors or numbers."""
     types = import_pyarrow().types
     others = [schema.field(name).type for name in roles.others]
     return roles.file is not None and not any(types.is_nested(kind) or _is_number(kind) for kind in others)

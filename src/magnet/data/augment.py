@@ -1,8 +1,6 @@
 """The paper's augmentation: rescale at random by up to 30 %, then crop back at random."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +44,26 @@ class Augmentation:
         scale = 1 + self.rescale * draws[0]
         mirror = torch.where(draws[3] < 0.5, -1.0, 1.0) if self.flip else torch.ones_like(scale)
         return self._view(images, scale, 2 * draws[1] - 1, 2 * draws[2] - 1, mirror)
+
+    def shared(self, images: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
+        """Yield views without end, each with one window for all images of the batch, to be averaged.
+
+        Without `flip` all are drawn alike. With it they come in pairs that balance each other, so that the mean over a
+        few is nearer to the mean over many: the plain view and its mirror image, then random windows, each with the one
+        as far on the other side of the middle in place and scale, mirrored.
+        """
+        if not self.flip:
+            while True:
+                yield self(images, generator, shared=True)
+        plain = self.centre(images)
+        yield plain
+        yield plain.flip(-1)
+        while True:
+            scale, x, y = torch.rand(3, generator=generator, device=generator.device).tolist()
+            for side in (1, -1):
+                enlarged = 1 + self.rescale * (0.5 + side * (scale - 0.5))
+                place = (enlarged, side * (2 * x - 1), side * (2 * y - 1), side)
+                yield self._view(images, *(torch.full((len(images),), value, device=images.device) for value in place))
 
     @property
     def short_side(self) -> int:

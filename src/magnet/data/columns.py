@@ -1,9 +1,7 @@
 """What the columns of a table are for: labels, names, parts, image files, and the numbers of vectors.
 
-Nothing here imports torch: a label column that is not there is said at once.
+Nothing here imports torch: a missing column of labels is reported at once.
 """
-
-from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -31,7 +29,7 @@ class Roles:
     test: str | None
     name: str | None
     file: str | None
-    others: tuple[str, ...]  # vectors, unless they are something else; never a column that a label may be in
+    others: tuple[str, ...]  # the rest, which may be vectors; columns with a usual name of labels are left out
 
 
 def assign(columns: Sequence[str], where: str, *, label: str | None = "", judge: str = "") -> Roles:
@@ -39,7 +37,7 @@ def assign(columns: Sequence[str], where: str, *, label: str | None = "", judge:
 
     Args:
         columns: names, as the table has them.
-        where: the table, for what is said of it.
+        where: the name of the table in messages.
         label: the column of the labels; "": the one that is called as in LABELS; None: no labels are needed.
         judge: the column of other labels, that are not trained on; "": none.
 

@@ -3,11 +3,11 @@
 import copy
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -165,7 +165,7 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
     def short_side(self) -> int:
         """The short side of the images as the source has them: the median of a few files; 0 where it is not known."""
         if isinstance(self._content, np.ndarray):
-            return min(self._content.shape[1:3]) if self.kind == "images" else 0
+            return self.stored_side
         return short_side(self._content[:: max(1, len(self) // FEW)])
 
     def example_digests(self, rows: Tensor) -> np.ndarray:
@@ -361,7 +361,7 @@ class Digest:
     def changes(self, before: "Digest") -> str:
         """What is different from an earlier digest of the same source, in words; "" if nothing is.
 
-        ``parts`` do not count: which examples are held out is the choice of whoever opens the data.
+        ``parts`` do not count: which examples are held out is chosen when the data is opened.
         """
         if self.examples != before.examples:
             return f"{before.examples} examples then, {self.examples} now"
@@ -377,11 +377,6 @@ class Digest:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self | None:
-        """The inverse of `to_dict`; None for what another version wrote."""
-        return cls(**values) if values.keys() == {field.name for field in fields(cls)} else None
 
 
 def digest_content(content: Content, *, hash_files: bool) -> tuple[str, str]:
@@ -410,7 +405,7 @@ def _of_array(array: np.ndarray) -> str:
 
 def digest_names(names: Sequence[str]) -> str:
     """The hash of names in their order."""
-    if names == Numbered(len(names)):
+    if isinstance(names, Numbered) or all(name == str(row) for row, name in enumerate(names)):
         return "numbers"
     found = hashlib.sha256()
     for start in range(0, len(names), BLOCK // 256):
@@ -451,7 +446,7 @@ def _times(source: Path | EncodedImage) -> str:
         return source.mark()
     try:
         found = os.stat(source)
-    except FileNotFoundError:  # whoever wants to see the image is told so
+    except OSError:  # gone, or a link in a circle: reported when the image is read
         return GONE
     return f"{found.st_size} {found.st_mtime_ns}"
 

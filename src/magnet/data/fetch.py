@@ -1,7 +1,5 @@
 """Download a benchmark set from its official site, verify it, and unpack it."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import tarfile

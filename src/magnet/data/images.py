@@ -1,7 +1,5 @@
 """Read an image of any mode as a square of RGB bytes, and cache decoded images."""
 
-from __future__ import annotations
-
 import io
 import math
 import mmap
@@ -15,7 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from magnet.data.listings import EncodedImage, open_image
-from magnet.errors import UserError
+from magnet.errors import UserError, one_line
 from magnet.files import check_regular
 
 ORIENTATION = 0x0112
@@ -48,7 +46,9 @@ def decode(source: Path | EncodedImage | Image.Image | np.ndarray, side: int, mo
         if isinstance(source, Path):
             check_regular(source)
         with open_image(source if isinstance(source, Path) else io.BytesIO(source.read())) as image:
-            check_pixels(image, most)
+            if image.width * image.height > most:
+                size = f"{image.width} x {image.height}"
+                raise UserError(f"{size} pixels, more than the {most:,} of --max-pixels")
             # A JPEG decodes at 1/2, 1/4, 1/8 for less work; twice the side leaves the resize enough to average.
             image.draft(None, (2 * side, 2 * side))
             return _square(to_rgb(_upright(image)), side)
@@ -56,14 +56,10 @@ def decode(source: Path | EncodedImage | Image.Image | np.ndarray, side: int, mo
         raise UserError(f"{source}: cannot be read as an image ({error}).") from error
     except FileNotFoundError:
         raise UserError(f"{source}: the image is no longer there.") from None
+    except UnidentifiedImageError as error:
+        raise UserError(f"{source}: cannot be read as an image (not an image, or of an unknown format).") from error
     except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
-        raise UserError(f"{source}: cannot be read as an image ({_reason(error)}).") from error
-
-
-def check_pixels(image: Image.Image, most: int) -> None:
-    """Refuse an image that is opened, and not yet decoded, if it has too many pixels."""
-    if image.width * image.height > most:
-        raise UserError(f"{image.width} x {image.height} pixels, more than the {most:,} of --max-pixels")
+        raise UserError(f"{source}: cannot be read as an image ({one_line(error)}).") from error
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -111,12 +107,6 @@ def _square(image: Image.Image, side: int) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnidentifiedImageError):
-        return "not an image, or of an unknown format"
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 class ImageCache:
     """A cache of decoded images, uint8 (3, S, S), which forked processes share.
 
@@ -147,6 +137,3 @@ class ImageCache:
         if index < self.kept:
             self._images[index] = image
             self._there[index] = 1
-
-    def __len__(self) -> int:
-        return int(self._there.sum()) if self.kept else 0

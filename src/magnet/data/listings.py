@@ -3,13 +3,12 @@
 The train, validation and test parts that a source states are kept; missing ones are drawn by class.
 """
 
-from __future__ import annotations
-
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol, Self, overload
 
 import numpy as np
 
@@ -30,7 +29,7 @@ MOST_OTHERS = 50_000  # files and folders that are no images, met in a search fo
 MOST_VALUES = 100  # of a categorical attribute
 
 
-def open_image(file: Path | BinaryIO) -> Image.Image:
+def open_image(file: Path | BinaryIO) -> "Image.Image":
     """An image file, opened and not yet decoded."""
     from PIL import Image
 
@@ -45,7 +44,8 @@ class EncodedImage(Protocol):
         """The bytes of the image file."""
 
     def mark(self) -> str:
-        """Text that changes whenever the image changes, and is cheap to compute."""
+        """Text that changes whenever the image changes: a hash of the bytes, or what is cheaper to compute."""
+        return hashlib.sha256(self.read()).hexdigest()
 
 
 Content = np.ndarray | Sequence[Path | EncodedImage]
@@ -84,18 +84,6 @@ class Numbered(Sequence[str]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Numbered):
-            return len(self) == len(other)
-        if not isinstance(other, Sequence) or isinstance(other, str):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Numbered({len(self)})"
-
 
 @dataclass
 class Attributes:
@@ -108,12 +96,12 @@ class Attributes:
     values: np.ndarray
     level: Literal["image", "class"]
 
-    def keep(self, rows: np.ndarray) -> Attributes:
+    def keep(self, rows: np.ndarray) -> "Attributes":
         """The same attributes of the examples at ``rows``."""
         return Attributes(self.names, self.values[rows], self.level)
 
     @classmethod
-    def from_table(cls, table: np.ndarray, names: Sequence[str] | None, examples: int) -> Attributes:
+    def from_table(cls, table: np.ndarray, names: Sequence[str] | None, examples: int) -> Self:
         """One-hot a categorical table (N, A) of strings or numbers; a 0/1 column stays one binary attribute.
 
         Empty strings, "?" and nan mean unknown, in all attributes that come of that column.
@@ -121,18 +109,12 @@ class Attributes:
         table = np.asarray(table)
         if table.ndim != 2 or len(table) != examples:
             raise UserError(f"attributes has shape {table.shape}, expected ({examples}, A): one row an example.")
-        columns = _names(names, table.shape[1])
-        found = [_one_hot(table[:, a], columns[a]) for a in range(table.shape[1])]
-        return cls(
-            names=[name for some, _ in found for name in some],
-            values=np.concatenate([values for _, values in found], axis=1)
-            if found
-            else np.zeros((examples, 0), np.float32),
-            level="image",
-        )
+        found = [_one_hot(table[:, a], name) for a, name in enumerate(_names(names, table.shape[1]))]
+        values = np.concatenate([np.zeros((examples, 0), np.float32), *(values for _, values in found)], axis=1)
+        return cls([name for some, _ in found for name in some], values, "image")
 
     @classmethod
-    def from_classes(cls, percent: np.ndarray, names: Sequence[str] | None, labels: np.ndarray) -> Attributes:
+    def from_classes(cls, percent: np.ndarray, names: Sequence[str] | None, labels: np.ndarray) -> Self:
         """Attributes of classes (C, A) in percent of agreement; an example has what its class has at 50 or more."""
         percent = np.asarray(percent, dtype=np.float32)
         if percent.ndim != 2 or len(percent) <= int(labels.max(initial=0)):
@@ -168,7 +150,7 @@ class Listing:
     levels: dict[str, Labelling] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def keep(self, rows: np.ndarray) -> Listing:
+    def keep(self, rows: np.ndarray) -> "Listing":
         """Only the examples at ``rows``, in that order."""
         content = self.content
         return replace(
@@ -242,13 +224,10 @@ def number_labels(words: Sequence[str]) -> Labelling:
     Labelling(labels=array([1, 0, 0]), classes=['9', '10'])
     """
     found = set(words)
-    classes = sorted(found, key=_by_number if all(word.isdecimal() for word in found) else None)
+    numbers = all(word.isdecimal() for word in found)
+    classes = sorted(found, key=(lambda word: (int(word), word)) if numbers else None)
     ids = {word: i for i, word in enumerate(classes)}
     return Labelling(np.array([ids[word] for word in words], dtype=np.int64), classes)
-
-
-def _by_number(label: str) -> tuple[int, str]:
-    return int(label), label
 
 
 def _subfolders(folder: Path) -> list[str]:

@@ -1,8 +1,5 @@
 """A torch data set of pairs (x, label): vectors, or images as Pillow, arrays or tensors have them."""
 
-from __future__ import annotations
-
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
@@ -19,7 +16,7 @@ from magnet.errors import UserError
 
 
 @dataclass(frozen=True)
-class Item:
+class Item(EncodedImage):
     """The image of an example of a torch data set, fetched when it is read."""
 
     pairs: Any
@@ -30,10 +27,6 @@ class Item:
         stream = BytesIO()
         to_image(self.pairs[self.index][0], self).save(stream, "BMP")
         return stream.getvalue()
-
-    def mark(self) -> str:
-        """A hash of the pixels."""
-        return hashlib.sha256(self.read()).hexdigest()
 
     def __str__(self) -> str:
         return f"example {self.index} of the data set"
@@ -52,22 +45,17 @@ def list_pairs(pairs: Any) -> Listing:
     if not isinstance(first, tuple | list) or len(first) < 2:
         raise UserError(f"the torch data set has {type(first).__name__} at index 0; expected a pair (x, label)")
     name = type(pairs).__name__
-    known = next((found for key in ("classes",) if isinstance(found := getattr(pairs, key, None), list | tuple)), None)
+    known = getattr(pairs, "classes", None)
+    classes = [str(word) for word in known] if isinstance(known, list | tuple) else None
     if not isinstance(first[0], Image.Image) and np.ndim(first[0]) == 1:
-        rows = [pairs[i] for i in range(len(pairs))]
-        classes = None if known is None else np.array(known)
+        vectors, given = zip(*(pairs[i][:2] for i in range(len(pairs))), strict=True)
         return list_arrays(
-            {
-                "X": np.stack([np.asarray(row[0]) for row in rows]),
-                "y": _labels(row[1] for row in rows),
-                "classes": classes,
-            },
-            name,
+            {"X": np.stack([np.asarray(x) for x in vectors]), "y": _labels(given), "classes": classes}, name
         )
-    to_image(first[0], Item(pairs, 0))  # what is no image is said before the data set is walked through
+    to_image(first[0], Item(pairs, 0))  # refuses what is no image before the whole data set is read
     targets = getattr(pairs, "targets", None)
     found = targets if targets is not None and len(targets) == len(pairs) else (pairs[i][1] for i in range(len(pairs)))
-    labels = read_labels(_labels(found), name, None if known is None else [str(word) for word in known])
+    labels = read_labels(_labels(found), name, classes)
     content: list[EncodedImage] = [Item(pairs, i) for i in range(len(pairs))]
     return Listing(name, content, labels.labels, labels.classes, Numbered(len(pairs)))
 

@@ -3,8 +3,6 @@
 Nothing here imports torch.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Iterable
@@ -41,7 +39,7 @@ class Reader(NamedTuple):
     """How to read some data. ``read`` and ``check`` take the names of the columns of labels, if there are columns."""
 
     read: Callable[..., Listing]
-    kind: Callable[[], str]  # "vectors" or "images"
+    kind: str | Callable[[], str]  # "vectors" or "images", or a function that looks which
     columns: Callable[[], list[str]] | None = None  # the names of the columns; None: labels are levels of the layout
     check: Callable[[str, str], object] = lambda label, judge: None  # raises if these columns do not exist
 
@@ -81,7 +79,8 @@ def kind_of(spec: str) -> str:
     """The kind of the data, "vectors" or "images": by its content, or by its name if it does not exist."""
     try:
         with reading(spec, "data"):
-            return _find(spec).kind()
+            kind = _find(spec).kind
+            return kind if isinstance(kind, str) else kind()
     except UserError:
         return "vectors" if spec.lower().endswith((".npz", ".npy")) else "images"
 
@@ -100,7 +99,7 @@ def has_label(spec: str, label: str) -> bool:
 
 def _find(spec: str) -> Reader:
     if spec == "digits":
-        return Reader(list_digits, _vectors)
+        return Reader(list_digits, "vectors")
     name, colon, folder = spec.partition(":")
     if colon and name in READERS:
         if not folder:
@@ -109,7 +108,7 @@ def _find(spec: str) -> Reader:
         if not place.is_dir():
             require_pieces(SOURCES[name], place)
             raise incomplete(SOURCES[name], place, ["the folder itself"])
-        return Reader(partial(READERS[name], place), _images)
+        return Reader(partial(READERS[name], place), "images")
     path = Path(spec).expanduser()
     if path.is_dir():
         return _find_in(path)
@@ -133,10 +132,10 @@ def _find_in(folder: Path) -> Reader:
         return _table(folder)
     if find_metadata(folder):
         reader, columns = partial(list_metadata, folder), partial(metadata_columns, folder)
-        return Reader(reader, _images, columns, partial(check_metadata, folder))
+        return Reader(reader, "images", columns, partial(check_metadata, folder))
     if tars.find_tars(folder):
         return _tar(folder)
-    return Reader(partial(list_folder, folder), _images)
+    return Reader(partial(list_folder, folder), "images")
 
 
 def _csv(path: Path) -> Reader:
@@ -150,7 +149,7 @@ def _csv(path: Path) -> Reader:
 
 
 def _npz(path: Path) -> Reader:
-    return Reader(partial(list_npz, path), _vectors, partial(npz_names, path), partial(npz_keys, path))
+    return Reader(partial(list_npz, path), "vectors", partial(npz_names, path), partial(npz_keys, path))
 
 
 def _npy(path: Path) -> Reader:
@@ -159,7 +158,7 @@ def _npy(path: Path) -> Reader:
         if judge:
             labels_beside(path, judge)
 
-    return Reader(partial(list_npy, path), _vectors, list, check)
+    return Reader(partial(list_npy, path), "vectors", list, check)
 
 
 def _table(path: Path) -> Reader:
@@ -173,15 +172,7 @@ def _table(path: Path) -> Reader:
 
 
 def _tar(path: Path) -> Reader:
-    return Reader(partial(tars.list_tars, path), _images, partial(tars.tar_columns, path))
-
-
-def _vectors() -> str:
-    return "vectors"
-
-
-def _images() -> str:
-    return "images"
+    return Reader(partial(tars.list_tars, path), "images", partial(tars.tar_columns, path))
 
 
 def are_photographs(spec: str, label: str = "") -> bool:

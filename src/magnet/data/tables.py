@@ -3,8 +3,6 @@
 Metadata are a table ``metadata.csv`` or ``metadata.jsonl`` in the folder, as Hugging Face has it.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -22,7 +20,7 @@ import numpy as np
 from magnet.data.arrays import list_arrays
 from magnet.data.columns import Roles, assign, read_labels, read_split, read_test
 from magnet.data.listings import PARTS, Content, Listing
-from magnet.errors import UserError
+from magnet.errors import UserError, first_few
 from magnet.files import opened, reading
 
 LONGEST_LINE = 2**24  # characters
@@ -46,13 +44,10 @@ def list_csv(path: Path, label: str = "", judge: str = "") -> Listing:
         roles = assign(columns, str(path), label=label, judge=judge)
         if roles.file is not None:
             return list_images(_read_text(rows, columns, roles, path), roles, path)
-        return _list_vectors(rows, columns, roles, path)
-
-
-def read_rows(path: Path, roles: Roles) -> dict[str, list[str]]:
-    """The columns of a CSV of image files, as text."""
-    with _rows(path) as rows:
-        return _read_text(rows, _header(rows, path), roles, path)
+        found, numbers = _read_numbers(rows, columns, roles, path)
+    arrays = {"X": found.pop("X"), "feature_names": np.array(numbers)}
+    left_out = [name for name in roles.others if name not in numbers]
+    return finish(arrays, found, roles, path.stem, str(path), left_out)
 
 
 def read_vectors(path: Path) -> tuple[np.ndarray, list[str]]:
@@ -64,11 +59,11 @@ def read_vectors(path: Path) -> tuple[np.ndarray, list[str]]:
     return found.pop("X"), [] if roles.name is None else found[roles.name]
 
 
-def list_frame(frame: Any, label: str = "", judge: str = "", name: str = "frame") -> Listing:
+def list_frame(frame: Any, label: str = "", judge: str = "") -> Listing:
     """The rows of a pandas or polars frame: numbers in columns, and a column of labels."""
     frame = frame.collect() if hasattr(frame, "collect") else frame  # a lazy frame of polars
     columns = {str(column): np.asarray(frame[column]) for column in frame.columns}
-    return list_columns(columns, assign(list(columns), name, label=label, judge=judge), name, name)
+    return list_columns(columns, assign(list(columns), "frame", label=label, judge=judge), "frame", "frame")
 
 
 def list_columns(
@@ -80,7 +75,7 @@ def list_columns(
         columns: by name.
         roles: what they are for.
         name: of the listing.
-        where: the table, for what is said of it.
+        where: the name of the table in messages.
         classes: names of the classes of columns of numbered labels.
     """
     X, numbers = stack_numbers(columns, roles, where)
@@ -117,13 +112,12 @@ def finish(
     listing = list_arrays(arrays, where)
     listing.name = name
     if left_out:
-        some = ", ".join(left_out[:5]) + (", ..." if len(left_out) > 5 else "")
-        listing.notes.append(f"{len(left_out)} columns that are not numbers were left out: {some}")
+        listing.notes.append(f"{len(left_out)} columns that are not numbers were left out: {first_few(left_out, 5)}")
     return listing
 
 
 def no_numbers(where: str, roles: Roles) -> UserError:
-    """What is said of a table that has labels, and neither images nor vectors."""
+    """The error for a table that has labels, but neither images nor vectors."""
     found = ", ".join([*filter(None, [roles.label]), *roles.others][:8])
     return UserError(f"{where}: found the columns {found}; expected numbers beside the labels, or a column path.")
 
@@ -227,13 +221,6 @@ def _read_text(rows: Any, columns: list[str], roles: Roles, path: Path) -> dict[
     return found
 
 
-def _list_vectors(rows: Any, columns: list[str], roles: Roles, path: Path) -> Listing:
-    found, numbers = _read_numbers(rows, columns, roles, path)
-    arrays = {"X": found.pop("X"), "feature_names": np.array(numbers)}
-    left_out = [name for name in roles.others if name not in numbers]
-    return finish(arrays, found, roles, path.stem, str(path), left_out)
-
-
 def _read_numbers(rows: Any, columns: list[str], roles: Roles, path: Path) -> tuple[dict[str, Any], list[str]]:
     """The columns of a table of vectors: ``X`` float32 (n, d), the others as text; and the names of the numbers.
 
@@ -312,7 +299,7 @@ def list_metadata(folder: Path, label: str = "", judge: str = "") -> Listing:
     assert roles.file is not None
     columns: dict[str, list[Any]] = {}
     for table, part in find_metadata(folder).items():
-        rows: dict[str, list[Any]] = {**_read(table, roles)}
+        rows: dict[str, list[Any]] = {**_read_metadata(table, roles)}
         missing = [name for name in (roles.file, roles.label, roles.judge) if name is not None and name not in rows]
         if missing:
             raise UserError(f"{table}: found no column {missing[0]} among {', '.join(rows)}.")
@@ -327,8 +314,11 @@ def list_metadata(folder: Path, label: str = "", judge: str = "") -> Listing:
     return listing
 
 
-def _read(table: Path, roles: Roles) -> Mapping[str, list[str]]:
-    return read_rows(table, roles) if table.suffix == ".csv" else _read_jsonl(table)
+def _read_metadata(table: Path, roles: Roles) -> dict[str, list[str]]:
+    if table.suffix != ".csv":
+        return _read_jsonl(table)
+    with _rows(table) as rows:
+        return _read_text(rows, _header(rows, table), roles, table)
 
 
 def _read_jsonl(table: Path) -> dict[str, list[str]]:

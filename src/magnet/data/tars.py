@@ -1,10 +1,8 @@
 """WebDataset: images and their labels in tar files, which are indexed once and never unpacked."""
 
-from __future__ import annotations
-
 import json
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ MOST = 2**20  # bytes of a label
 
 
 @dataclass(frozen=True)
-class Packed:
+class Packed(EncodedImage):
     """An image inside a larger file: ``size`` bytes from ``offset`` on."""
 
     file: Path
@@ -44,9 +42,9 @@ class Packed:
 def list_tars(path: Path, label: str = "", judge: str = "") -> Listing:
     """A tar file, or a folder of them: members KEY.jpg (or another image) with KEY.cls, KEY.json or KEY.txt.
 
-    The label is the text of KEY.cls; without one, ``label`` (or what is called as labels are) of KEY.json; without
-    that, the text of KEY.txt.
-    Files whose names begin with train, val or test are these parts.
+    The label is the text of KEY.cls; without one, the value in KEY.json that ``label`` names (by default one with a
+    usual name of labels); without that, the text of KEY.txt. Files whose names begin with train, val or test are these
+    parts.
     """
     files = find_tars(path)
     parts = [PARTS.get(file.stem.replace("_", "-").split("-")[0].lower()) for file in files]
@@ -119,12 +117,9 @@ def _label(members: dict[str, Packed], name: str, where: str, option: str) -> st
         return str(value)
     if name or "txt" not in members:
         expected = f"a .{name}, or a .json with {name!r}" if name else "a .cls, .json or .txt"
-        raise UserError(f"{where}: found {_kinds(members)}, but no label: expected {expected} ({option} NAME).")
+        found = ", ".join(f".{kind}" for kind in members)
+        raise UserError(f"{where}: found {found}, but no label: expected {expected} ({option} NAME).")
     return _text(members["txt"], where)
-
-
-def _kinds(members: Iterable[str]) -> str:
-    return ", ".join(f".{kind}" for kind in members)
 
 
 def _text(member: Packed, where: str) -> str:

@@ -17,29 +17,14 @@ DIGITS = Source(
     url="https://scikit-learn.org/stable/datasets/toy_dataset.html",
     ask="it comes with scikit-learn; use it as --data digits.",
 )
-READERS: dict[str, Callable[[Path], Listing]] = {
-    "pets": pets.list_pets,
-    "flowers": flowers.list_flowers,
-    "dogs": dogs.list_dogs,
-    "cub": cub.list_cub,
-    "fashion-mnist": fashion_mnist.list_fashion_mnist,
-    "imagenet-attributes": imagenet_attributes.list_imagenet_attributes,
-    "cifar100": cifar100.list_cifar100,
-}
-SOURCES: dict[str, Source] = {
-    source.name: source
-    for source in (
-        DIGITS,
-        *(module.SOURCE for module in (pets, flowers, dogs, cub, fashion_mnist, imagenet_attributes, cifar100)),
-    )
-}
-
-
-def describe() -> list[dict[str, str | int]]:
-    """One row a named set, for a table: name, title, classes, images, layout, licence, url.
-
-    >>> [(row["name"], row["classes"]) for row in describe()][:2]
-    [('digits', 10), ('pets', 37)]
-    """
-    keys = ("name", "title", "classes", "images", "layout", "licence", "url")
-    return [{key: getattr(source, key) for key in keys} for source in SOURCES.values()]
+SETS: list[tuple[Source, Callable[[Path], Listing]]] = [
+    (pets.SOURCE, pets.list_pets),
+    (flowers.SOURCE, flowers.list_flowers),
+    (dogs.SOURCE, dogs.list_dogs),
+    (cub.SOURCE, cub.list_cub),
+    (fashion_mnist.SOURCE, fashion_mnist.list_fashion_mnist),
+    (imagenet_attributes.SOURCE, imagenet_attributes.list_imagenet_attributes),
+    (cifar100.SOURCE, cifar100.list_cifar100),
+]
+READERS = {source.name: reader for source, reader in SETS}
+SOURCES = {source.name: source for source in (DIGITS, *(source for source, _ in SETS))}

@@ -1,7 +1,5 @@
 """CIFAR-100 (Krizhevsky, 2009), its binary version: 100 classes in 20 groups of five."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

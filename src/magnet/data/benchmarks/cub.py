@@ -1,7 +1,5 @@
 """Caltech-UCSD Birds-200-2011 (Wah et al., 2011)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

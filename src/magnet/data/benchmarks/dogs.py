@@ -1,7 +1,5 @@
 """Stanford Dogs (Khosla et al., 2011)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fashion-MNIST (Xiao et al., 2017)."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import zlib

@@ -1,7 +1,5 @@
 """Oxford 102 Flowers (Nilsback and Zisserman, 2008)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

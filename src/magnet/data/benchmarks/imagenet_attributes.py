@@ -5,8 +5,6 @@ all of them training images of ImageNet. ImageNet's validation images of the 90 
 are there; without them a test part is drawn from the training images.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Oxford-IIIT Pet (Parkhi et al., 2012)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,13 +3,11 @@
 What is missing is reported file by file, with where to get it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from magnet.errors import UserError
 
@@ -31,7 +29,7 @@ class Archive:
         return self.urls[0].rsplit("/", 1)[-1].split("?")[0]
 
     @classmethod
-    def at(cls, places: Sequence[str], file: str, sha256: str, *holds: str) -> Archive:
+    def at(cls, places: Sequence[str], file: str, sha256: str, *holds: str) -> Self:
         """The same file at several places; it is itself the piece of the layout unless ``holds`` names others."""
         return cls(tuple(f"{place}/{file}" for place in places), sha256, holds or (file,))
 
