@@ -5,7 +5,7 @@ what was expected.
 """
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -46,13 +46,16 @@ def squared_distances(a: Tensor, b: Tensor | None = None) -> Tensor:
     return torch.sub(a.square().sum(dim=1).unsqueeze(1) + b.square().sum(dim=1), a @ b.T, alpha=2)
 
 
-def nearest(queries: Tensor, references: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def nearest(
+    queries: Tensor, references: Tensor, count: int, report: Callable[[int, int], None] | None = None
+) -> tuple[Tensor, Tensor]:
     """The ``count`` nearest references of each query, nearest first.
 
     Args:
         queries: (n, d).
         references: (m, d), on any device; blocks of it are moved to that of the queries.
         count: neighbours wanted; at most m are given.
+        report: told how many queries are done, of how many.
 
     Returns:
         Squared distances (n, k) and ids into the references (n, k), with k = min(count, m).
@@ -61,7 +64,12 @@ def nearest(queries: Tensor, references: Tensor, count: int) -> tuple[Tensor, Te
         >>> nearest(torch.tensor([[0.9]]), torch.tensor([[0.0], [1.0], [4.0]]), 2)
         (tensor([[0.0100, 0.8100]]), tensor([[1, 0]]))
     """
-    parts = [nearest_of_chunk(chunk, references, count) for chunk in split_rows(queries, len(references))]
+    parts, done = [], 0
+    for chunk in split_rows(queries, len(references)):
+        parts.append(nearest_of_chunk(chunk, references, count))
+        done += len(chunk)
+        if report is not None:
+            report(done, len(queries))
     return torch.cat([d for d, _ in parts]), torch.cat([i for _, i in parts])
 
 
@@ -337,5 +345,5 @@ def _check_entries(values: Tensor, what: str, whole: bool) -> None:
         )
     raise RangeError(
         f"{what} must not all be below {smallest:g}, or squared distances vanish; found {size:.3g} at most: "
-        f"multiply them by a constant{wide}"
+        f"look for inputs that are all the same, multiply them by a constant{wide}"
     )

@@ -50,7 +50,8 @@ from magnet.votes import (
 MOST = 20_000  # examples to choose settings by
 LEAST_OF_CLASS = 10  # of these, for each class
 LEAST_STEPS = 25  # in an iteration, where a pass over the data is shorter
-CLUSTERS_PER_BATCH, EXAMPLES_PER_CLUSTER = 48, 4  # M and D; with fewer clusters D is larger, up to 16
+CLUSTERS_PER_BATCH, MOST_PER_BATCH = 48, 192  # M: as many as there are classes, between these
+EXAMPLES_PER_CLUSTER = 4  # D; with fewer than 48 clusters it is larger, up to 16
 
 
 class Trial(NamedTuple):
@@ -103,7 +104,9 @@ class Recipe:
         scaling: of the objective; where it is chosen, half of what suits the votes at the start.
         centres: means or refined ones, or what has the least held-out log-loss.
         alpha: the gap.
-        clusters_per_batch, examples_per_cluster: M and D.
+        clusters_per_batch: M; None: as many as there are classes, from 48 to 192. Where classes are many, the gradient
+            of a smaller neighbourhood is noisier.
+        examples_per_cluster: D; None: 4, and up to 16 where there are few clusters.
         learning_rate: of SGD with momentum, at its highest.
         iterations: passes over the data (two at a time where one is less than 25 batches), at most.
         early_stopping: whether the held-out examples choose the number of iterations.
@@ -124,7 +127,7 @@ class Recipe:
     scaling: float | None = None
     centres: Literal["auto", "means", "refined"] = "auto"
     alpha: float = 2.0
-    clusters_per_batch: int = CLUSTERS_PER_BATCH
+    clusters_per_batch: int | None = None
     examples_per_cluster: int | None = None
     learning_rate: float = 0.01
     iterations: int = 10
@@ -232,16 +235,17 @@ class Recipe:
         """k: at most the number of features (with a kernel: landmarks) and of examples in x (N, d)."""
         return min(self.dim, len(x), LANDMARKS if kernel_width else x.shape[1])
 
-    def batches_for(self, clusters: int) -> tuple[int, int]:
-        """M and D for this number of clusters: a batch of few clusters has more examples of each."""
-        together = min(self.clusters_per_batch, clusters)
+    def batches_for(self, clusters: int, classes: int) -> tuple[int, int]:
+        """M and D for these numbers of clusters and classes: a batch of few clusters has more examples of each."""
+        most = self.clusters_per_batch or min(max(CLUSTERS_PER_BATCH, classes), MOST_PER_BATCH)
+        together = min(most, clusters)
         if self.examples_per_cluster is not None:
             return together, self.examples_per_cluster
-        return together, min(max(EXAMPLES_PER_CLUSTER, EXAMPLES_PER_CLUSTER * self.clusters_per_batch // together), 16)
+        return together, min(max(EXAMPLES_PER_CLUSTER, EXAMPLES_PER_CLUSTER * most // together), 16)
 
-    def steps_for(self, examples: int, clusters: int) -> int:
+    def steps_for(self, examples: int, clusters: int, classes: int) -> int:
         """The steps of one iteration."""
-        together, drawn = self.batches_for(clusters)
+        together, drawn = self.batches_for(clusters, classes)
         epoch = math.ceil(examples / (together * drawn))
         return max(epoch, min(2 * epoch, LEAST_STEPS))
 
@@ -264,8 +268,9 @@ class Recipe:
         objective = MagnetLoss(self.alpha, scaling, "leave-one-out")
         optimiser = torch.optim.SGD([matrix], lr=self.learning_rate, momentum=0.9, nesterov=True)
         index = cluster(inputs, labels, n_clusters, seed)
-        together, drawn = self.batches_for(len(index))
-        steps = self.steps_for(len(inputs), len(index))
+        classes = len(index.centre_labels.unique())
+        together, drawn = self.batches_for(len(index), classes)
+        steps = self.steps_for(len(inputs), len(index), classes)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.iterations * steps)
         sampler = NeighbourhoodSampler(
             index, clusters_per_batch=together, examples_per_cluster=drawn, batches=steps, seed=seed

@@ -153,12 +153,30 @@ def test_more_features_than_examples_are_no_trouble():
     assert model.score(X[1::2], y[1::2]) > 0.9
 
 
-def test_classes_of_one_point_each_and_constant_data_are_survived():
+def test_classes_of_one_point_each_are_survived():
     X = np.repeat(np.eye(3), 4, axis=0)
     y = np.repeat([0, 1, 2], 4)
     assert MagnetClassifier(random_state=0).fit(X, y).score(X, y) == 1
-    proba = MagnetClassifier(random_state=0).fit(np.ones((12, 2)), y).predict_proba(np.ones((1, 2)))
-    np.testing.assert_allclose(proba, 1 / 3)
+
+
+@pytest.mark.parametrize("kind", [MagnetClassifier, NearestClustersClassifier])
+@pytest.mark.parametrize("count", [12, 200])
+def test_inputs_that_are_all_the_same_are_refused(kind, count):
+    with pytest.raises(ValueError, match=f"all {count} rows of X are the same"):
+        kind(random_state=0).fit(np.full((count, 2), 0.1), np.arange(count) % 3)
+
+
+def test_differences_at_rounding_level_are_no_features():
+    X, y = overlapping([50, 50])
+    with pytest.raises(ValueError, match="no feature varies by more than 1e-12 of its largest value"):
+        MagnetClassifier(random_state=0).fit(X + 1e15, y)
+
+
+@pytest.mark.parametrize("kind", [MagnetClassifier, NearestClustersClassifier])
+def test_inputs_whose_squares_overflow_are_named(kind):
+    X, y = overlapping([20, 20])
+    with pytest.raises(ValueError, match=r"X holds .*e\+30\d, whose squares overflow"):
+        kind(random_state=0).fit(X * 1e300, y)
 
 
 def test_nearest_clusters_alone_is_a_good_classifier(digits):

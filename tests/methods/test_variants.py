@@ -4,7 +4,7 @@ import torch
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
 from magnet.methods import Batch, Options, Setting, method_class
-from magnet.methods.variants import CachedRepresentations, RandomClusters, UniformSeeds
+from magnet.methods.variants import AdaptiveClusters, CachedRepresentations, RandomClusters, UniformSeeds
 
 LABELS = torch.arange(6).repeat_interleave(10)
 OPTIONS = Options(clusters_per_class=2, clusters_per_batch=4, examples_per_cluster=3)
@@ -71,3 +71,16 @@ def test_cached_representations_are_those_of_the_last_batch_of_each_example(inde
 def test_cached_representations_of_several_processes_are_refused() -> None:
     with pytest.raises(UserError, match="found 2 processes: train it with one"):
         CachedRepresentations(Setting(LABELS, 6, 5, world_size=2), OPTIONS)
+
+
+def test_adaptive_clusters_find_the_modes_of_every_class() -> None:
+    modes = (1, 4, 2, 1, 2, 4)  # that the six classes have, far apart inside a class
+    mode = torch.cat([torch.arange(10) % count for count in modes])
+    noise = torch.randn(60, 30, generator=torch.Generator().manual_seed(0))
+    space = noise + 100 * LABELS[:, None] + 50 * torch.nn.functional.one_hot(mode, 30)
+    method = AdaptiveClusters(Setting(LABELS, 6, 5), OPTIONS)
+    method.refresh(space, ClusterIndex.fit(space, LABELS, modes))
+    found = method.sampler.index
+    assert torch.bincount(found.centre_labels).tolist() == list(modes)
+    pairs = torch.stack([found.assignments, mode + 10 * LABELS])
+    assert len(pairs.unique(dim=1).T) == len(found), "every cluster is one mode"

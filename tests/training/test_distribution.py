@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from magnet.training import distribution
 from magnet.training.config import read_config
 from magnet.training.distribution import gather_rows, share_classes
 from training.short_runs import settings, start
@@ -64,6 +65,34 @@ def test_a_stopped_rank_is_named_and_all_end(tmp_path):
     assert time.monotonic() - begun < 60
     with pytest.raises(ProcessLookupError):
         os.kill(int(output.partition("I am ")[2].split()[0]), 0)
+
+
+def test_a_very_busy_machine_still_notices_a_stopped_rank(monkeypatch):
+    """Each wait took far longer than it should: that was a reason to give the other rank time, again and again."""
+
+    class Store(dict):
+        set = dict.__setitem__
+
+        def check(self, names):
+            return all(name in self for name in names)
+
+    monkeypatch.setattr(distribution, "EVERY", 0.002)
+    monkeypatch.setattr(distribution, "SILENCE", 0.01)
+    monkeypatch.setattr(distribution, "TCPStore", lambda *_, **__: None)
+    monkeypatch.setattr(distribution, "PrefixStore", lambda *_: Store())
+    said, waits = [], []
+    heartbeat = distribution.Heartbeat(0, 2)
+
+    def slow(seconds):
+        time.sleep(5 * seconds)
+        waits.append(seconds)
+        return bool(said) or len(waits) == 50
+
+    monkeypatch.setattr(heartbeat, "_leave", said.append)
+    monkeypatch.setattr(heartbeat._end, "wait", slow)
+    heartbeat._watch()
+    assert said == ["rank 1 has not answered for 0.01 seconds"]
+    assert len(waits) < 10
 
 
 ONE_STOPS = """

@@ -1,7 +1,6 @@
 """A run that was killed and resumed ends exactly like one that was not."""
 
 import dataclasses
-import random
 import shutil
 import time
 
@@ -31,44 +30,32 @@ def test_a_run_interrupted_at_several_steps_ends_like_one_that_was_not(method, v
     assert differences(whole, tmp_path / "stopped") == []
 
 
-def test_so_does_a_run_whose_representations_are_made_by_shards(vectors, tmp_path, monkeypatch):
+@pytest.fixture
+def check(tmp_path, monkeypatch):
+    """Checks that a run that was interrupted once, and then resumed, ends like one that was not."""
+
+    def check(data, step, **options):
+        whole = run(tmp_path / "whole", data, **ODD | options)
+        stop_at(monkeypatch, step)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "stopped", data, **ODD | options)
+        go_on(tmp_path / "stopped")
+        assert differences(whole, tmp_path / "stopped") == []
+
+    return check
+
+
+def test_so_does_a_run_whose_representations_are_made_by_shards(vectors, check, monkeypatch):
     monkeypatch.setattr("magnet.training.refresh.SHARD", 300)
-    whole = run(tmp_path / "whole", vectors, **ODD)
-    config = settings(tmp_path / "stopped", vectors, **ODD)
-    stop_at(monkeypatch, 7)
-    with pytest.raises(KeyboardInterrupt):
-        train(config, silent=True)
-    go_on(tmp_path / "stopped")
-    assert differences(whole, tmp_path / "stopped") == []
+    check(vectors, 7)
 
 
-def test_so_does_an_image_run_with_batch_norm_augmentation_and_workers(images, tmp_path, monkeypatch):
-    options = {
-        **ODD,
-        "hidden": 0,
-        "image_size": 12,
-        "flip": True,
-        "workers": 2,
-        "steps": 7,
-        "refresh_every": 3,
-        "validate_every": 9,
-    }
-    whole = run(tmp_path / "whole", images, **options)
-    stop_at(monkeypatch, 4)
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "stopped", images, **options)
-    go_on(tmp_path / "stopped")
-    assert differences(whole, tmp_path / "stopped") == []
+def test_so_does_an_image_run_with_batch_norm_augmentation_and_workers(images, check):
+    check(images, 4, hidden=0, image_size=12, flip=True, workers=2, steps=7, refresh_every=3, validate_every=9)
 
 
-def test_so_does_one_with_mixed_precision_and_every_rate_different(vectors, tmp_path, monkeypatch):
-    options = {**ODD, "precision": "bf16-mixed", "schedule": "cosine", "weight_decay": 0.01, "clip": 0.5}
-    whole = run(tmp_path / "whole", vectors, **options)
-    stop_at(monkeypatch, 3)
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "stopped", vectors, **options)
-    go_on(tmp_path / "stopped")
-    assert differences(whole, tmp_path / "stopped") == []
+def test_so_does_one_with_mixed_precision_and_every_rate_different(vectors, check):
+    check(vectors, 3, precision="bf16-mixed", schedule="cosine", weight_decay=0.01, clip=0.5)
 
 
 def test_an_interrupted_warm_start_goes_on_as_well(vectors, tmp_path, monkeypatch):
@@ -122,7 +109,7 @@ def test_a_run_killed_at_any_moment_ends_like_one_that_was_not(vectors, tmp_path
     while not checkpoints(tmp_path / "killed" / "checkpoint"):
         assert process.poll() is None, process.stdout.read()
         time.sleep(0.01)
-    time.sleep(random.uniform(0, 0.6))
+    time.sleep(0.2)
     process.kill()
     process.communicate()
     assert process.returncode == -9, "the run ended before it was killed: make it longer"

@@ -20,7 +20,7 @@ from magnet.training.config import TrainConfig, read_config
 from magnet.training.inputs import features_for
 from magnet.training.presets import with_preset
 from magnet.training.train import train
-from magnet.training.workbench import complete, make_workbench
+from magnet.training.workbench import VIEWS, complete, make_workbench
 from magnet.votes import Examples
 from training.short_runs import differences, left_behind, stop_at, weights, write_images
 
@@ -211,17 +211,28 @@ def test_a_renewed_whitening_is_that_of_the_trained_trunk(images, learnt, cache,
     config = read_config(tmp_path / "renewed")
     bench = make_workbench(config, fresh=False)
     bench.learner.load_state_dict(renewed)
-    network, images = bench.learner.network.eval(), bench.views.plain(bench.data.batch(bench.train))
+    network, raw = bench.learner.network.eval(), bench.data.batch(bench.train)
+    images, views = bench.views.plain(raw), list(bench.views.several(raw, config.seed, VIEWS))
     with torch.no_grad():
         x, r = network.trunk_features(images), network(images)
-    start = fit_start(Examples(x, bench.labels), config.start_clusters, config.shrinkage, 16, power=config.power,
-                      standardize=config.standardize == "yes", seed=config.seed)  # fmt: skip
+        of_views = torch.cat([network.trunk_features(view) for view in views])
+    start = fit_start(Examples(of_views, bench.labels.repeat(VIEWS)), config.start_clusters, config.shrinkage, 16,
+                      power=config.power, standardize=config.standardize == "yes", seed=config.seed)  # fmt: skip
     far = torch.cdist(start(x.double()), start(x.double()))  # directions of equal variance may come in any order
     torch.testing.assert_close(torch.cdist(r, r).double(), far, atol=1e-3 * float(far.max()), rtol=0)
     bench.learner.load_state_dict(kept)
     with torch.no_grad():
         r = network(images)
     assert float((torch.cdist(r, r) - far).abs().max()) > 0.1 * float(far.max())
+
+
+def test_a_renewed_run_may_begin_with_softmax_whose_whitening_stays(images, learnt, cache, tmp_path):
+    config = whole(images, learnt, tmp_path / "run", renew=True, warm_start_epochs=1)
+    folder = train(replace(config, learning_rate=1e-4), silent=True)
+    first, last = weights(folder / "warm-start"), weights(folder)
+    assert not torch.equal(first["network.embedding.map.weight"], torch.eye(16))
+    assert torch.equal(last["network.embedding.map.weight"], torch.eye(16))
+    assert not torch.equal(first["network.embedding.whitening"], last["network.embedding.whitening"])
 
 
 def test_a_stopped_run_is_renewed_as_if_it_had_not_been(images, learnt, cache, tmp_path, monkeypatch):
@@ -236,7 +247,7 @@ def test_a_stopped_run_is_renewed_as_if_it_had_not_been(images, learnt, cache, t
 
 @pytest.mark.parametrize(
     ("changes", "why"),
-    [({"start": "random", "clusters_per_class": 2, "scaling": 1.0}, "give --start whitened"),
+    [({"start": "random", "clusters_per_class": 2, "clusters_per_batch": 4, "scaling": 1.0}, "give --start whitened"),
      ({"freeze": True}, "a trunk that was trained"), ({"method": "softmax"}, "has a head of its own")],
 )  # fmt: skip
 def test_what_cannot_be_renewed_is_refused(changes, why, images, learnt, cache, tmp_path):

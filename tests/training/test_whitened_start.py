@@ -8,6 +8,7 @@ from magnet.errors import UserError
 from magnet.experiments.tables import normal_in_ring
 from magnet.export.bundle import export_bundle, load
 from magnet.export.onnx import Graph, export_onnx, model_of
+from magnet.recipe import Recipe
 from magnet.runs.evaluate import evaluate
 from magnet.runs.run import Run
 from magnet.start import Start, WithinClusters
@@ -66,6 +67,25 @@ def test_larger_classes_have_more_clusters_in_training_and_in_the_votes(tmp_path
     assert index == {0: 7, 1: 1, 2: 1}
 
 
+@pytest.mark.parametrize(
+    ("clusters", "classes", "expected"),
+    [(160, 10, (48, 4)), (37, 37, (37, 5)), (120, 60, (60, 4)), (1000, 1000, (192, 4))],
+)
+def test_a_batch_has_as_many_clusters_as_there_are_classes_within_bounds(clusters, classes, expected):
+    assert Recipe().batches_for(clusters, classes) == expected
+    assert Recipe(clusters_per_batch=12).batches_for(clusters, classes) == (12, 4)
+
+
+@pytest.mark.parametrize(("method", "expected"), [("magnet", 60), ("softmax", 48)])
+def test_a_run_of_many_classes_has_larger_batches_of_magnet_alone(tmp_path, method, expected):
+    x = 4 * np.random.default_rng(0).normal(size=(60, 6)).repeat(8, axis=0)
+    x += np.random.default_rng(1).normal(size=x.shape)
+    np.savez(tmp_path / "many.npz", X=x.astype("float32"), y=np.arange(60).repeat(8))
+    config = settings(tmp_path / "many.npz", method=method, epochs=1)
+    found = prepare(complete(config, open_for(config)), open_for(config)).config
+    assert (found.clusters_per_batch, found.examples_per_cluster) == (expected, 4)
+
+
 def test_the_same_seed_gives_the_same_run(run, two_modes, tmp_path):
     again = Run(train(settings(two_modes, out=tmp_path / "again"), silent=True))
     assert torch.equal(again.references, run.references)
@@ -120,13 +140,18 @@ def test_what_only_the_start_can_choose_is_refused_without_it(two_modes):
         config.check()
 
 
-def test_a_bundle_and_the_graph_give_the_answers_of_the_run(run, tmp_path):
+def check_exports(run, place, graph=1e-4, bundle=1e-5):
+    """The bundle and the graph of a run give its probabilities, to these absolute differences."""
     x = run.data.batch(run.data.indices("test"))
-    expected = run.rule("knc").predict_proba(run.learner.represent(x).detach())
-    model = load(export_bundle(run, tmp_path / "bundle"))
-    torch.testing.assert_close(model.classify(x).probabilities, expected.float(), rtol=1e-4, atol=1e-5)
+    expected = run.rule("knc").predict_proba(run.learner.represent(x).detach()).float()
+    model = load(export_bundle(run, place / "bundle"))
+    torch.testing.assert_close(model.classify(x).probabilities, expected, rtol=10 * bundle, atol=bundle)
     _, probabilities, _ = Graph(model_of(run)).eval()(x)
-    torch.testing.assert_close(probabilities, expected.float(), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(probabilities, expected, rtol=1e-3, atol=graph)
+
+
+def test_a_bundle_and_the_graph_give_the_answers_of_the_run(run, tmp_path):
+    check_exports(run, tmp_path)
 
 
 def test_one_affine_map_after_the_power_is_the_whole_embedding(run):
@@ -141,12 +166,7 @@ def test_a_run_with_kernel_features_is_the_same_in_a_bundle_and_in_a_graph(tmp_p
     run = Run(train(settings(tmp_path / "ring.npz", out=tmp_path / "run"), silent=True))
     assert run.config.kernel_width > 0
     assert evaluate(run)["knc"]["error"] < 0.1
-    x = run.data.batch(run.data.indices("test"))
-    expected = run.rule("knc").predict_proba(run.learner.represent(x).detach()).float()
-    model = load(export_bundle(run, tmp_path / "bundle"))
-    torch.testing.assert_close(model.classify(x).probabilities, expected, rtol=1e-3, atol=1e-4)
-    _, probabilities, _ = Graph(model_of(run)).eval()(x)
-    torch.testing.assert_close(probabilities, expected, rtol=1e-3, atol=1e-3)
+    check_exports(run, tmp_path, graph=1e-3, bundle=1e-4)
     checked = export_onnx(run, tmp_path / "ring.onnx")
     assert checked.labels == checked.examples
 
@@ -167,12 +187,7 @@ def test_a_run_of_unit_length_is_the_same_in_a_bundle_and_in_a_graph(sphere, tmp
     run = Run(train(settings(sphere, kernel_width=0.0, out=tmp_path / "run"), silent=True))
     assert run.config.unit_length == "yes"
     assert evaluate(run)["knc"]["error"] < 0.05
-    x = run.data.batch(run.data.indices("test"))
-    expected = run.rule("knc").predict_proba(run.learner.represent(x).detach()).float()
-    model = load(export_bundle(run, tmp_path / "bundle"))
-    torch.testing.assert_close(model.classify(x).probabilities, expected, rtol=1e-4, atol=1e-5)
-    _, probabilities, _ = Graph(model_of(run)).eval()(x)
-    torch.testing.assert_close(probabilities, expected, rtol=1e-3, atol=1e-4)
+    check_exports(run, tmp_path)
     checked = export_onnx(run, tmp_path / "sphere.onnx")
     assert checked.labels == checked.examples
 

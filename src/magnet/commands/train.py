@@ -16,15 +16,15 @@ from magnet import backbones, methods
 from magnet.commands.terminal import (
     given_options,
     line_console,
+    open_run,
     plain,
-    progress,
     read_grouped,
     say_notes,
     show_evaluation,
 )
 from magnet.data.sources import find_source, kind_of
-from magnet.errors import UserError
-from magnet.training.config import CONFIG, TrainConfig, check_logger, check_run, read_config
+from magnet.errors import UserError, flag
+from magnet.training.config import CONFIG, TrainConfig, check_logger, check_new, check_run, read_config
 from magnet.training.presets import start_note, with_preset
 
 if TYPE_CHECKING:
@@ -92,16 +92,14 @@ def main(arguments: Sequence[str]) -> None:
     if options.resume is not None:
         others = sorted(given - {"resume", "quiet"})
         if others:
-            words = " ".join(f"--{name.replace('_', '-')}" for name in others)
+            words = " ".join(map(flag, others))
             raise UserError(f"--resume goes on with the settings of the run: leave out {words}")
         check_run(options.resume)
         _resume(options.resume, options.quiet)
         return
     check_settings(options)
-    if options.out is not None and (options.out / CONFIG).exists():
-        raise UserError(
-            f"{options.out} holds a run already: give another --out, or `magnet train --resume {options.out}`"
-        )
+    if options.out is not None:
+        check_new(options.out)
     first = int(os.environ.get("RANK", "0")) == 0
     console = line_console()
     with console.status("Loading PyTorch, opening the data") if first and not options.quiet else nullcontext():
@@ -121,9 +119,8 @@ def main(arguments: Sequence[str]) -> None:
 def read_file(path: Path) -> TrainConfig:
     """The settings in a file that a run or `magnet tune` wrote. A run that is there already is not written again."""
     if not path.is_file():
-        raise UserError(
-            f"--config {path} {'is a folder' if path.is_dir() else 'does not exist'}: give a .yaml of settings"
-        )
+        found = "is a folder" if path.is_dir() else "does not exist"
+        raise UserError(f"--config {path} {found}: give a .yaml of settings")
     try:
         config = TrainConfig.load(path)
     except TypeError:
@@ -132,7 +129,7 @@ def read_file(path: Path) -> TrainConfig:
 
 
 def check_settings(config: TrainConfig) -> None:
-    """What is wrong with settings as far as it can be said without torch: names, numbers, and paths."""
+    """Refuse wrong settings, as far as that is possible without torch: names, numbers, and paths."""
     config.check()
     methods.check_method(config.method)
     if config.backbone != "auto":
@@ -168,30 +165,16 @@ def plan(config: TrainConfig, data: "Dataset") -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class Deciding:
-    """The options on which the defaults of the others depend."""
-
-    data: str = ""
-    method: str = "magnet"
-    preset: str = "auto"
-    backbone: str = "auto"
-    start: str = "auto"
-    freeze: bool = False
-    weights: Path | None = None
-    warm_start: Path | None = None
-    config: Path | None = None
-
-
-def read_deciding(command: str, arguments: Sequence[str]) -> Deciding:
-    """Read them first, from arguments that hold other options too."""
+def read_deciding(command: str, arguments: Sequence[str]) -> TrainOptions:
+    """Read the options once without a preset, which depends on some of them; other options are passed over."""
     read, _ = tyro.cli(
-        Deciding, prog=f"magnet {command}", args=list(arguments), return_unknown_args=True, add_help=False
-    )
+        TrainOptions, prog=f"magnet {command}", args=list(arguments), default=TrainOptions(""),
+        return_unknown_args=True, add_help=False,
+    )  # fmt: skip
     return read
 
 
-def preset_defaults(given: Deciding, method: str = "", start: str = "") -> TrainConfig:
+def preset_defaults(given: TrainConfig, method: str = "", start: str = "") -> TrainConfig:
     """The settings of the preset, which depends on the data, method, backbone and start that are given."""
     random = (start or given.start) == "random"
     return with_preset(
@@ -229,10 +212,8 @@ def check_used(config: TrainConfig, default: TrainConfig) -> None:
     for field in dataclasses.fields(Options):
         name = field.name
         if name not in used | always and getattr(config, name) != getattr(default, name):
-            users = [other for other in METHODS if name in method_class(other).uses]
-            raise UserError(
-                f"--{name.replace('_', '-')} does nothing for {config.method}; it is for {', '.join(users)}"
-            )
+            users = ", ".join(other for other in METHODS if name in method_class(other).uses)
+            raise UserError(f"{flag(name)} does nothing for {config.method}; it is for {users}")
 
 
 def _finish(folder: Path, config: TrainConfig) -> None:
@@ -252,11 +233,8 @@ def _finish(folder: Path, config: TrainConfig) -> None:
     console.print(plain(f"The run is in {folder}  ({total:.0f} s: {shares})"))
     if config.evaluate:
         from magnet.runs.evaluate import evaluate
-        from magnet.runs.run import Run
 
-        with progress("embedding") as report:
-            run = Run(folder, report=report)
-            say_notes(run.notes)
+        with open_run(folder) as run:
             result = evaluate(run)
         show_evaluation(result, Console(highlight=False))
     look = "magnet explore" if find_spec("openTSNE") else "magnet report"

@@ -19,7 +19,7 @@ from magnet.classify import NearestClusters, novelty
 from magnet.errors import UserError
 from magnet.estimator import saving
 from magnet.index import ClusterIndex
-from magnet.neighbours import as_array
+from magnet.neighbours import SIZES, as_array
 from magnet.votes import LEAST_MEMBERS, Examples, cluster_weights
 
 AUTO = StrOptions({"auto"})
@@ -48,6 +48,8 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
         "refusal_rate": [FRACTION],
         "random_state": ["random_state"],
     }
+
+    _rounding: ClassVar[float] = 0.0  # a feature that varies by less, of its largest value, counts as constant
 
     neighbours: int
     class_weight: Any
@@ -168,7 +170,9 @@ class ClusterClassifier(ClassifierMixin, BaseEstimator):
                 f"y holds one class only ({self.classes_[0]!r}); a classifier needs examples of two classes or more"
             )
         self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
-        return Examples(torch.tensor(X, dtype=torch.float64), torch.tensor(labels, dtype=torch.long))
+        x = torch.tensor(X, dtype=torch.float64)
+        _check_values(x, self._rounding)
+        return Examples(x, torch.tensor(labels, dtype=torch.long))
 
     def _keep_clusters(self, classes: NDArray[Any], index: ClusterIndex, shifts: NDArray[Any] | None = None) -> None:
         """Take over the clusters of an index with labels 0..C-1; ``shifts`` (J, k) move the centres that vote."""
@@ -184,6 +188,21 @@ def novelty_threshold(indexes: Iterable[ClusterIndex], held: Iterable[Tensor], r
     """The novelty that a share ``rate`` of the held-out representations exceeds."""
     far = [novelty(r, index.centres, float(index.variance)) for index, r in zip(indexes, held, strict=True)]
     return float(torch.cat(far).quantile(1 - rate))
+
+
+def _check_values(x: Tensor, rounding: float) -> None:
+    """Refuse inputs (n, d) whose squares overflow, and those that are all the same."""
+    least, most = x.aminmax(dim=0)
+    size = torch.maximum(least.abs(), most.abs())
+    largest = SIZES[torch.float64][1]
+    if float(size.max()) > largest:
+        raise UserError(f"X holds {float(size.max()):.3g}, whose squares overflow: divide it by a constant")
+    if not bool((most - least > rounding * size).any()):
+        but = f": no feature varies by more than {rounding:g} of its largest value" if rounding else ""
+        raise UserError(
+            f"all {len(x)} rows of X are the same{but}: nothing can be learnt. If they differ where they come from, "
+            "subtract the mean of each feature there, before it is rounded"
+        )
 
 
 def _checked_targets(y: Any) -> NDArray[Any]:

@@ -64,8 +64,8 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
     centres : {"auto", "means", "refined"}, default="auto"
         "means" of the members vote, as in the paper, or "refined" centres (`NearestClusters.refined`); "auto": what has
         the least held-out log-loss.
-    clusters_per_batch : int, default=48
-        M, the most clusters in a neighbourhood.
+    clusters_per_batch : int or "auto", default="auto"
+        M, the most clusters in a neighbourhood; "auto": as many as there are classes, from 48 to 192.
     examples_per_cluster : int or "auto", default="auto"
         D, examples drawn of each cluster; "auto": 4, and up to 16 where there are few clusters.
     learning_rate : float, default=0.01
@@ -168,7 +168,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         "kernel_width": [AUTO, Interval(Real, 0, None, closed="left")],
         "unit_length": [AUTO, "boolean"],
         "centres": [StrOptions({"auto", "means", "refined"})],
-        "clusters_per_batch": [whole(2)],
+        "clusters_per_batch": [AUTO, whole(2)],
         "examples_per_cluster": [AUTO, whole(1)],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [whole(1)],
@@ -178,6 +178,8 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         "device": [str, torch.device],
         "verbose": ["boolean"],
     }
+
+    _rounding = 1e-12  # as in `magnet.start.WithinClusters`
 
     mean_: NDArray[Any]
     components_: NDArray[Any]
@@ -199,7 +201,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         kernel_width: float | Literal["auto"] = "auto",
         unit_length: bool | Literal["auto"] = "auto",
         centres: Literal["auto", "means", "refined"] = "auto",
-        clusters_per_batch: int = 48,
+        clusters_per_batch: int | Literal["auto"] = "auto",
         examples_per_cluster: int | Literal["auto"] = "auto",
         learning_rate: float = 0.01,
         max_iter: int = 10,
@@ -309,7 +311,8 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             power=given(self.power), standardize=given(self.standardize), shrinkage=given(self.shrinkage),
             kernel_width=given(self.kernel_width), unit_length=given(self.unit_length),
             n_clusters=given(self.n_clusters), scaling=given(self.scaling), centres=self.centres, alpha=self.alpha,
-            clusters_per_batch=self.clusters_per_batch, examples_per_cluster=given(self.examples_per_cluster),
+            clusters_per_batch=given(self.clusters_per_batch),
+            examples_per_cluster=given(self.examples_per_cluster),
             learning_rate=self.learning_rate, iterations=self.max_iter, early_stopping=self.early_stopping,
             patience=self.n_iter_no_change, held_out=self.validation_fraction, neighbours=self.neighbours,
             device=self.device,

@@ -20,11 +20,12 @@ METHODS = {
     "ncm": "ncm:NCM",
     "ncmc": "ncm:NCMC",
 }
-# Magnet with one of its choices undone, for the ablations.
+# Magnet with one of its choices changed, for the ablations.
 VARIANTS = {
     "magnet/uniform-seeds": "variants:UniformSeeds",
     "magnet/random-clusters": "variants:RandomClusters",
     "magnet/cached-representations": "variants:CachedRepresentations",
+    "magnet/adaptive-clusters": "variants:AdaptiveClusters",
 }
 
 __all__ = [

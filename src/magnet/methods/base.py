@@ -134,8 +134,11 @@ class Method(nn.Module):
 
     @cached_property
     def sampler(self) -> BatchSampler:
-        """Where batches come from: made when it is first asked for, since a trained method is used without one."""
-        raise NotImplementedError
+        """Where batches come from: every example once an epoch, in random order, unless a method draws others.
+
+        It is made when it is first asked for, since a trained method is used without one.
+        """
+        return RandomBatches(self.setting, self.options)
 
     @property
     def scaling(self) -> float:

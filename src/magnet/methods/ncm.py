@@ -3,7 +3,6 @@
 Centroids are means of inputs, computed once; the network maps them together with each batch.
 """
 
-from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -18,7 +17,6 @@ from magnet.methods.base import (
     MethodLoss,
     Network,
     Options,
-    RandomBatches,
     Setting,
     at_least_float32,
 )
@@ -83,11 +81,6 @@ class NCM(FixedUnit):
         self.register_buffer("centroid_labels", torch.zeros(0, dtype=torch.long))
         self.register_buffer("mapped", torch.zeros(0, setting.dim))
         self.register_load_state_dict_pre_hook(_take_sizes)  # type: ignore[no-untyped-call]
-
-    @cached_property
-    def sampler(self) -> RandomBatches:
-        """Every example once an epoch, in random order."""
-        return RandomBatches(self.setting, self.options)
 
     def prepare(self, space: Tensor, mean_inputs: MeanInputs) -> None:
         """Fix the centroids: the mean of each class, or its K means, in the input space."""

@@ -61,9 +61,7 @@ class Pml(Method):
     @cached_property
     def sampler(self) -> RandomBatches:
         """Class-balanced batches, or random ones for a loss that has proxies of the classes."""
-        if self.compares:
-            return BalancedBatches(self.setting, self.options)
-        return RandomBatches(self.setting, self.options)
+        return (BalancedBatches if self.compares else RandomBatches)(self.setting, self.options)
 
     def loss(self, network: Network, batch: Batch) -> MethodLoss:
         """The loss that the library computes; where it has no losses of single examples, each is given the mean."""

@@ -1,6 +1,5 @@
 """Softmax: the standard classifier that the paper compares with."""
 
-from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -15,7 +14,6 @@ from magnet.methods.base import (
     MethodLoss,
     Network,
     Options,
-    RandomBatches,
     Setting,
 )
 
@@ -29,11 +27,6 @@ class Softmax(Method):
     def __init__(self, setting: Setting, options: Options) -> None:
         super().__init__(setting, options)
         self.head = nn.Linear(setting.dim, setting.classes)
-
-    @cached_property
-    def sampler(self) -> RandomBatches:
-        """Every example once an epoch, in random order."""
-        return RandomBatches(self.setting, self.options)
 
     @torch.no_grad()
     def begin(self, discriminant: Discriminant) -> None:

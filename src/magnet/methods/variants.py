@@ -1,8 +1,9 @@
-"""Magnet with one of its design choices undone, for the ablations: what each choice is worth.
+"""Magnet with one of its design choices changed, for the ablations: what each choice is worth.
 
 ``magnet/uniform-seeds``: seed clusters are drawn uniformly, not by their loss. ``magnet/random-clusters``: a seed is
 met by random clusters of other classes, not by its nearest ones. ``magnet/cached-representations``: the index is fitted
 to the representations that examples had when they were last in a batch, each of another age, not to a fresh pass.
+``magnet/adaptive-clusters``: every class has its own K, found anew at each refresh.
 """
 
 import zlib
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from magnet.clustering import kmeans_per_class
 from magnet.errors import UserError
 from magnet.index import ClusterIndex
 from magnet.methods.base import Batch, MethodLoss, Network, Options, Setting, generator
@@ -95,3 +97,35 @@ class RandomClusters(Magnet):
         assert index is not None
         parts = (index.centres, index.centre_labels, index.assignments, index.variance, index.iterations)
         super().refresh(None, _RandomNeighbours(*parts))
+
+
+class AdaptiveClusters(Magnet):
+    """K of every class is found anew at each refresh, by the cost of DP-means (Kulis and Jordan, 2012).
+
+    A class has the K of `CANDIDATES` with the least ``sum |r - mu|^2 + (threshold sigma)^2 K``, where sigma^2 is the
+    variance of the run's index: a further cluster must take away more than it costs.
+    """
+
+    CANDIDATES = (1, 2, 4, 8, 16)
+    threshold = 2.0
+
+    @property
+    def wants_representations(self) -> bool:
+        """Always: clusters are fitted to them."""
+        return True
+
+    def refresh(self, representations: Tensor | None, index: ClusterIndex | None) -> None:
+        """Draw from clusters of the current space, as many of each class as pay."""
+        assert representations is not None
+        assert index is not None
+        labels, seed = self.setting.labels, self.setting.seed
+        price = self.threshold**2 * float(index.variance)
+        costs = []
+        for candidate in self.CANDIDATES:
+            found = kmeans_per_class(representations, labels, candidate, seed=seed)
+            own = (representations - found.centres[found.assignments]).square().sum(dim=1)
+            inertia = torch.zeros(int(labels.max()) + 1).index_add_(0, labels, own.float())
+            costs.append(inertia + price * torch.bincount(found.centre_labels, minlength=len(inertia)))
+        best = torch.stack(costs).argmin(dim=0)
+        wanted = {label: self.CANDIDATES[int(best[label])] for label in labels.unique().tolist()}
+        super().refresh(None, ClusterIndex.fit(representations, labels, wanted, seed=seed))

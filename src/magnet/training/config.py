@@ -8,75 +8,30 @@ import dataclasses
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import yaml
 
 from magnet.backbones import EXTRA, PHOTOGRAPHS, PRETRAINED
-from magnet.errors import Bounds, UserError, checked
+from magnet.errors import Bounds, UserError, checked, flag, one_line
 from magnet.files import memory, read_text, replacing
 
 CONFIG = "config.yaml"  # in a run folder
-# Settings that change neither weights nor representations.
-NO_MATTER = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "logger", "max_pixels")
+# Settings without effect on weights and representations.
+NO_EFFECT = ("out", "test_draws", "workers", "device", "quiet", "evaluate", "logger", "max_pixels")
 MOST_YAML = 2**20  # bytes of a configuration
-# Of what training and embedding compute, and part of the key of everything that is cached. A change of the code that
-# gives other numbers for the same settings and data raises it by one: then whatever was cached before is made again.
-REVISION = 8
+# The version of what training and embedding compute, and part of the key of every cache. A change of the code that
+# gives other numbers for the same settings and data raises it by one; what was cached before is then made again.
+REVISION = 9
 # Loggers and the packages that they need.
 LOGGERS = {"tensorboard": ("tensorboard",), "wandb": ("wandb", "lightning"), "mlflow": ("mlflow", "lightning")}
 BUNDLE = "bundle.json"  # in a folder that `magnet export` wrote
 
-# What every number among the settings may be, and why not more.
-STEPS = Bounds(0, 10**9, "more never end")
-EPOCHS = Bounds(0, 10**6, "more never end")
-WIDTH = Bounds(0, 2**20, "a wider layer has more weights than data could tell")
-SHARP = Bounds(0, 1e6, "sharper votes are those of the nearest alone")
-
-RANGES: dict[str, Bounds] = {
-    "seed": Bounds(0, 2**40, "the seeds of all steps are made from it, and must fit into 64 bits"),
-    "power": Bounds(0, 10, "features would overflow"),
-    "shrinkage": Bounds(0, 1, "a share of the covariance", below=True, also=-1),
-    "kernel_width": Bounds(0, 1e6, "in units of the median distance", also=-1),
-    "epochs": Bounds(-1, 10**6, "more never end"),
-    "steps": STEPS,
-    "learning_rate": Bounds(0, 1e38, "beyond single precision", above=True),
-    "momentum": Bounds(0, 1, "a share of the step before", below=True),
-    "weight_decay": Bounds(0, 1e6, "weights would overflow"),
-    "annealing": Bounds(0, 1, "the rate of each epoch is that of the one before, times this", above=True),
-    "trunk_rate": Bounds(0, 1e38, "beyond single precision", above=True),
-    "freeze_part": Bounds(0, 1, "a share of the layers"),
-    "clip": Bounds(0, 1e12, "no gradient is longer"),
-    "alpha": Bounds(0, 1e6, "losses would be lost beside it"),
-    "scaling": SHARP,
-    "clusters_per_class": Bounds(0, 10**6, "of K-means"),
-    "start_clusters": Bounds(0, 10**6, "of K-means"),
-    "clusters_per_batch": Bounds(2, 10**6, "of one batch"),
-    "examples_per_cluster": Bounds(0, 10**6, "of one batch"),
-    "impostor_fraction": Bounds(0, 1, "a share of the examples", above=True),
-    "target_neighbours": Bounds(1, 10**6, "of one example"),
-    "neighbours": Bounds(1, 10**9, "that vote"),
-    "votes_scaling": SHARP,
-    "votes_clusters": Bounds(0, 10**6, "of K-means"),
-    "pull": Bounds(0, 1e9, "centres would not move at all"),
-    "knn_scaling": SHARP,
-    "knn_neighbours": Bounds(0, 10**9, "that vote"),
-    "refresh_every": STEPS,
-    "dim": WIDTH,
-    "hidden": WIDTH,
-    "dropout": Bounds(0, 1, "a probability", below=True, also=-1),
-    "warm_start_epochs": EPOCHS,
-    "image_size": Bounds(0, 8192, "pixels; a batch of larger images fits into no memory"),
-    "rescale": Bounds(0, 10, "images are enlarged by that much"),
-    "test_draws": Bounds(1, 10_000, "each is a pass over the data"),
-    "max_pixels": Bounds(1, 178_956_970, "what Pillow opens at most"),
-    "validation": Bounds(0, 1, "a share of the training part", below=True),
-    "validate_every": Bounds(1, 10**9),
-    "patience": Bounds(0, 10**9),
-    "checkpoint_every": Bounds(1, 10**9),
-    "keep_refreshes": Bounds(0, 10_000, "each is as large as the representations of all data"),
-    "workers": Bounds(-1, 4, "more would draw batches before the losses that decide them"),
-}
+# Kinds of numbers that several settings are of. Bounds name what a number is, or why it may not be larger.
+Steps = Annotated[int, Bounds(0, 10**9, "more never end")]
+Epochs = Annotated[int, Bounds(0, 10**6, "more never end")]
+LayerWidth = Annotated[int, Bounds(0, 2**20, "a wider layer has more weights than data could tell")]
+Sharpness = Annotated[float, Bounds(0, 1e6, "sharper votes come from the nearest alone")]
 COPIES = 4  # of weights in training: themselves, their gradients, their momenta, and what is added to them
 
 
@@ -111,7 +66,7 @@ class TrainConfig:
     backbone: str = "auto"
     """linear or mlp for vectors; convnet, googlenet or timm/NAME for images, with @pretrained for published weights.
     auto: by the start for vectors; for photographs timm/tf_efficientnet_lite0@pretrained, for other images convnet."""
-    seed: int = 0
+    seed: Annotated[int, Bounds(0, 2**40, "the seeds of all steps are made from it, and must fit into 64 bits")] = 0
     """The same seed gives the same run."""
     label: str = ""
     """The column of the labels, or their file for an .npy (default: label, y, target or class); coarse or fine where
@@ -123,65 +78,66 @@ class TrainConfig:
     """Of the network. whitened: its last layer starts in closed form, from a whitening of the variation inside
     clusters, and --epochs, --scaling, --clusters-per-class and the votes can be chosen by held-out training data.
     random: the paper's. auto: by the preset."""
-    power: float = 0.0
+    power: Annotated[float, Bounds(0, 10, "features would overflow")] = 0.0
     """Whitened start: of the features; 1, or 0.5 for non-negative ones (0: chosen)."""
-    shrinkage: float = -1.0
+    shrinkage: Annotated[float, Bounds(0, 1, "a share of the covariance", below=True, also=-1)] = -1.0
     """Whitened start: of the covariance, from 0 to below 1 (-1: chosen)."""
     standardize: Literal["auto", "yes", "no"] = "auto"
     """Whitened start: whether each feature is divided by its standard deviation (auto: chosen)."""
-    start_clusters: int = 0
+    start_clusters: Annotated[int, Bounds(0, 10**6, "of K-means")] = 0
     """Whitened start: K of the clusters whose inner variation is whitened; 1: whole classes (0: chosen)."""
-    kernel_width: float = -1.0
+    kernel_width: Annotated[float, Bounds(0, 1e6, "in units of the median distance", also=-1)] = -1.0
     """Whitened start of vectors: width of Gaussian kernel features, the nearness to landmarks among the examples, in
     units of the median distance between them (0: none, a linear map; -1: chosen)."""
     unit_length: Literal["auto", "yes", "no"] = "auto"
     """Whitened start: whether all examples are brought to one length after the whitening (auto: chosen; no for an image
     network whose trunk is trained)."""
 
-    epochs: int = 30
+    epochs: Annotated[int, Bounds(-1, 10**6, "more never end")] = 30
     """Length of the training; an epoch is ceil(N / batch size) steps for every method (-1: chosen)."""
-    steps: int = 0
+    steps: Steps = 0
     """Length in steps instead of epochs (0: by epochs)."""
     optimiser: Literal["sgd", "adamw"] = "sgd"
     """Stochastic gradient descent with momentum, or AdamW, whose steps do not hang on the size of the gradient."""
-    learning_rate: float = 0.003
+    learning_rate: Annotated[float, Bounds(0, 1e38, "beyond single precision", above=True)] = 0.003
     """Of the optimiser."""
-    momentum: float = 0.9
+    momentum: Annotated[float, Bounds(0, 1, "a share of the step before", below=True)] = 0.9
     """Of stochastic gradient descent; the first beta of AdamW."""
-    weight_decay: float = 0.0
+    weight_decay: Annotated[float, Bounds(0, 1e6, "weights would overflow")] = 0.0
     """Of the optimiser."""
-    annealing: float = 1.0
+    annealing: Annotated[float, Bounds(0, 1, "times the rate of the epoch before", above=True)] = 1.0
     """Factor on the learning rate, applied every epoch."""
     schedule: Literal["annealing", "cosine"] = "annealing"
     """annealing: the factor above; cosine: down to zero along a cosine over the whole run."""
-    trunk_rate: float = 1.0
+    trunk_rate: Annotated[float, Bounds(0, 1e38, "beyond single precision", above=True)] = 1.0
     """Factor on the learning rate for all layers but the last of an image network (0.1 suits pretrained ones)."""
-    clip: float = 0.0
+    clip: Annotated[float, Bounds(0, 1e12, "no gradient is longer")] = 0.0
     """Largest norm of the gradient (0: no limit)."""
 
-    alpha: float = 1.0
+    alpha: Annotated[float, Bounds(0, 1e6, "losses would be lost beside it")] = 1.0
     """The gap (magnet, triplet) or margin (contrastive)."""
-    scaling: float = 1.0
+    scaling: Sharpness = 1.0
     """Factor on variance-normalised squared distances, the paper's global scaling (0: chosen)."""
     own_mean: Literal["batch", "leave-one-out"] = "batch"
     """Whether an example counts in its own cluster's mean."""
     losses: Literal["drawn", "refreshed"] = "drawn"
     """Magnet: the losses that seed clusters are drawn by. drawn: of the batches so far; refreshed: at every refresh
     those of all examples, whose representations are then in memory at the same time."""
-    clusters_per_class: int = 8
+    clusters_per_class: Annotated[int, Bounds(0, 10**6, "of K-means")] = 8
     """K: clusters of each class, in training and for k-nearest-cluster evaluation (0: chosen)."""
     clusters_by: Literal["class", "size"] = "class"
     """class: every class has K clusters in training; size: a class of mean size has K, larger ones more and smaller
     ones fewer, in proportion (K = 1: one each). The clusters of votes that are chosen are always by size."""
-    clusters_per_batch: int = 12
-    """M: clusters in a batch. Batches of all methods have M x D examples."""
-    examples_per_cluster: int = 4
+    clusters_per_batch: Annotated[int, Bounds(2, 10**6, "of one batch", also=0)] = 12
+    """M: clusters in a batch (0: as many as there are classes, from 48 to 192). Batches of all methods have M x D
+    examples."""
+    examples_per_cluster: Annotated[int, Bounds(0, 10**6, "of one batch")] = 4
     """D: examples of each cluster in a batch (0: chosen, so that a batch is not small where clusters are few)."""
-    impostor_fraction: float = 0.1
+    impostor_fraction: Annotated[float, Bounds(0, 1, "a share of the examples", above=True)] = 0.1
     """Triplet: the nearest fraction of other-class examples that impostors are drawn from."""
-    target_neighbours: int = 3
+    target_neighbours: Annotated[int, Bounds(1, 10**6, "of one example")] = 3
     """Triplet: same-class neighbours in the input space that are positives."""
-    neighbours: int = 128
+    neighbours: Annotated[int, Bounds(1, 10**9, "that vote")] = 128
     """L: how many nearest clusters or examples vote, at most."""
     votes: Literal["paper", "chosen"] = "paper"
     """How clusters and examples vote. paper: L of them, with the scaling of the method. chosen: how many, how sharply
@@ -189,30 +145,30 @@ class TrainConfig:
     centres: Literal["auto", "means", "refined"] = "means"
     """Centres that vote: the means of their members; refined, moved to where they vote better; auto: what has the
     least held-out log-loss (with --votes chosen)."""
-    votes_scaling: float = 0.0
+    votes_scaling: Sharpness = 0.0
     """With --votes chosen: of the votes of clusters (0: chosen)."""
-    votes_clusters: int = 0
+    votes_clusters: Annotated[int, Bounds(0, 10**6, "of K-means")] = 0
     """With --votes chosen: clusters of a class of mean size that vote, by size for the others (0: chosen)."""
-    pull: float = 0.0
+    pull: Annotated[float, Bounds(0, 1e9, "centres would not move at all")] = 0.0
     """With --votes chosen: how strongly refined centres are held at their means (0: chosen)."""
-    knn_scaling: float = 0.0
+    knn_scaling: Sharpness = 0.0
     """With --votes chosen: of the votes of examples (0: chosen)."""
-    knn_neighbours: int = 0
+    knn_neighbours: Annotated[int, Bounds(0, 10**9, "that vote")] = 0
     """With --votes chosen: how many nearest examples vote (0: chosen)."""
-    refresh_every: int = 0
+    refresh_every: Steps = 0
     """Steps between refreshes of the index (0: every epoch)."""
 
-    dim: int = 0
+    dim: LayerWidth = 0
     """Dimension of the representation (0: the backbone's own)."""
-    hidden: int = 0
-    """Width of the mlp's hidden layer (0: 512)."""
-    dropout: float = -1.0
+    hidden: LayerWidth = 0
+    """LayerWidth of the mlp's hidden layer (0: 512)."""
+    dropout: Annotated[float, Bounds(0, 1, "a probability", below=True, also=-1)] = -1.0
     """Dropout of the backbone (-1: the backbone's own)."""
     weights: Path | None = None
     """Weights to start the backbone from: .safetensors, or a .pth of tensors only."""
     freeze: bool = False
     """Train only the last layer of an image network: its trunk is run once over the images."""
-    freeze_part: float = 0.0
+    freeze_part: Annotated[float, Bounds(0, 1, "a share of the layers")] = 0.0
     """Share of the layers of an image network, from its input on, that are not trained, as a trunk's first are slow to
     train and the most general (0: all are trained)."""
     renew: bool = False
@@ -222,38 +178,38 @@ class TrainConfig:
     """Keep the batch-norm statistics of pretrained weights instead of estimating them from this data."""
     warm_start: Path | None = None
     """Run whose network to start from: a softmax run, or one with a frozen trunk to go on with as a whole."""
-    warm_start_epochs: int = 0
+    warm_start_epochs: Epochs = 0
     """Epochs of softmax on the same data before the method itself."""
 
-    image_size: int = 0
+    image_size: Annotated[int, Bounds(0, 8192, "pixels; a batch of larger images fits into no memory")] = 0
     """Side of the square crop (0: the backbone's own, or 28 to 96 by the data for convnet)."""
-    rescale: float = 0.3
+    rescale: Annotated[float, Bounds(0, 10, "images are enlarged by that much")] = 0.3
     """Augmentation: images are enlarged by up to this and cropped back; the plain view, by half of it. More than the
     paper's 0.3 pays for pretrained networks at an image size far below their own."""
     flip: bool = False
     """Augmentation: mirror half of the images."""
-    test_draws: int = 16
+    test_draws: Annotated[int, Bounds(1, 10_000, "each is a pass over the data")] = 16
     """Augmented views whose representations are averaged at test time (1: the plain view alone)."""
     bad_images: Literal["error", "skip"] = "error"
     """What to do with files that cannot be read as images."""
-    max_pixels: int = 80_000_000
+    max_pixels: Annotated[int, Bounds(1, 178_956_970, "what Pillow opens at most")] = 80_000_000
     """Larger images count as files that cannot be read: decoding one would take more than 240 MB."""
     hash_images: bool = False
     """Notice changed images by a hash of their bytes, which reads all of them, not by size and modification time."""
 
-    validation: float = 0.0
+    validation: Annotated[float, Bounds(0, 1, "a share of the training part", below=True)] = 0.0
     """Fraction of the training part kept for validation, stratified (0: none). The best step is the one with the
     lowest log-loss on it, the latest of equals."""
-    validate_every: int = 1
+    validate_every: Annotated[int, Bounds(1, 10**9)] = 1
     """Epochs between validations."""
-    patience: int = 0
+    patience: Annotated[int, Bounds(0, 10**9)] = 0
     """Stop after this many validations without a lower log-loss (0: never)."""
-    checkpoint_every: int = 1
+    checkpoint_every: Annotated[int, Bounds(1, 10**9)] = 1
     """Epochs between checkpoints."""
-    keep_refreshes: int = 0
+    keep_refreshes: Annotated[int, Bounds(0, 10_000, "each is as large as the representations of all data")] = 0
     """How many refreshes to keep, spread over the run: representations and clusters, to look back at."""
 
-    workers: int = -1
+    workers: Annotated[int, Bounds(-1, 4, "more would draw batches before the losses that decide them")] = -1
     """Processes that decode images (-1: 2 for images, none for vectors). At most 4."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     """Number format of the network's arithmetic."""
@@ -262,7 +218,7 @@ class TrainConfig:
     evaluate: bool = True
     """Evaluate on the test part at the end."""
     logger: Literal["none", "tensorboard", "wandb", "mlflow"] = "none"
-    """What is told of losses and errors too: TensorBoard's files in the run, Weights & Biases, or MLflow."""
+    """Where losses and errors are logged too: TensorBoard's files in the run, Weights & Biases, or MLflow."""
     quiet: bool = False
     """Plain lines instead of a live display."""
 
@@ -290,9 +246,10 @@ class TrainConfig:
         try:
             values = yaml.safe_load(text)
         except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date of the 40th of May is a ValueError
-            raise UserError(f"{path} cannot be read as YAML: {' '.join(str(error).split())[:200]}") from error
+            raise UserError(f"{path} cannot be read as YAML: {one_line(error)}") from error
         if not isinstance(values, dict):
-            raise UserError(f"{path} does not hold settings but {type(values).__name__}")
+            found = "it is empty" if values is None else f"found {str(values)!r:.40}"
+            raise UserError(f"{path} does not hold settings (lines of `name: value`): {found}")
         try:
             return cls.from_dict(values)
         except UserError as error:
@@ -302,14 +259,15 @@ class TrainConfig:
         """Raise a UserError that names the first setting that makes no sense."""
         for name in RANGES:
             check_range(name, getattr(self, name))
-        batch = self.clusters_per_batch * max(self.examples_per_cluster, 1)
+        batch = max(self.clusters_per_batch, 1) * max(self.examples_per_cluster, 1)
         check_memory(3 * 4 * batch * max(self.image_size, 16) ** 2, "a batch", "--clusters-per-batch or --image-size")
         if self.start == "random":
             chosen = {"epochs": self.epochs < 0, "clusters_per_class": not self.clusters_per_class,
+                      "clusters_per_batch": not self.clusters_per_batch,
                       "examples_per_cluster": not self.examples_per_cluster, "scaling": not self.scaling}  # fmt: skip
             for name in (name for name, wanted in chosen.items() if wanted):
                 raise UserError(
-                    f"--{name.replace('_', '-')} {getattr(self, name)} is chosen by the whitened start: "
+                    f"{flag(name)} {getattr(self, name)} is chosen by the whitened start: "
                     "give a number, or --start whitened"
                 )
         if self.freeze_batchnorm and not (self.weights or self.warm_start or self.backbone.endswith(PRETRAINED)):
@@ -319,6 +277,20 @@ class TrainConfig:
             )
         if self.warm_start and self.warm_start_epochs:
             raise UserError("--warm-start and --warm-start-epochs exclude each other: give one of them")
+
+
+# What every number among the settings may be.
+RANGES: dict[str, Bounds] = {
+    name: bounds
+    for name, hint in get_type_hints(TrainConfig, include_extras=True).items()
+    for bounds in getattr(hint, "__metadata__", ())
+}
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder that holds a run."""
+    if (folder / CONFIG).exists():
+        raise UserError(f"{folder} holds a run already: give another --out, or `magnet train --resume {folder}`")
 
 
 def check_run(folder: Path) -> None:
@@ -346,6 +318,8 @@ def check_model(folder: Path) -> None:
 
 def check_bundle(folder: Path, *, force: bool) -> None:
     """Refuse to write over a folder: a bundle is replaced with ``force``, anything else never."""
+    if not folder.name:  # "", "." and "/", which no other folder can be renamed to
+        raise UserError(f"{str(folder)!r} is no name of a new folder: give one, as in bird-model")
     if folder.is_dir() and not any(folder.iterdir()):
         return
     bundle = (folder / BUNDLE).is_file()
@@ -364,7 +338,7 @@ def check_logger(name: str) -> None:
 def check_range(name: str, value: float) -> None:
     """Raise a `UserError` unless a setting is within its range."""
     if value not in RANGES[name]:
-        raise UserError(f"--{name.replace('_', '-')} must be {RANGES[name].describe()}; found {value}")
+        raise UserError(f"{flag(name)} must be {RANGES[name].describe()}; found {value}")
 
 
 def check_memory(needed: float, what: str, options: str) -> None:

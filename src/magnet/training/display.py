@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self, TypedDict
 
 import numpy as np
@@ -44,18 +43,17 @@ class Display:
 
     Args:
         title: what is being trained.
-        total: the number of steps of the run.
         quiet: print plain lines even on a terminal.
         silent: print nothing (ranks other than 0, or a caller that shows progress itself).
         console: where to write.
     """
 
     def __init__(
-        self, title: str, total: int = 0, *, quiet: bool = False, silent: bool = False, console: Console | None = None
+        self, title: str, *, quiet: bool = False, silent: bool = False, console: Console | None = None
     ) -> None:
         self.console = console or SteadyConsole()
         self.silent = silent
-        self.title, self.total = title, total
+        self.title, self.total = title, 0
         self.live = not quiet and not silent and self.console.is_terminal
         self._first: tuple[float, int] | None = None
         self._values: dict[str, Any] = {}
@@ -71,16 +69,14 @@ class Display:
                 console=self.console,
                 transient=True,
             )
-            self._task = self._progress.add_task(title, total=total or None, note="")
+            self._task = self._progress.add_task(title, total=None, note="")
 
     def __enter__(self) -> Self:
         if self.live:
             self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.live:
             self._progress.stop()
 

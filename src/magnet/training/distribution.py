@@ -5,10 +5,8 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from heapq import heapreplace
 from typing import Self
 
 import torch
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from magnet.clustering import ClustersPerClass, KMeansResult, distinct, kmeans_per_class
+from magnet.errors import one_line
 from magnet.index import ClusterIndex
 
 EVERY = 2.0  # seconds between two signs of life
@@ -48,23 +47,22 @@ class Heartbeat:
         try:
             store = PrefixStore("heartbeat", TCPStore(address, port, is_master=False, wait_for_workers=False))
             store.set(f"process {self.rank}", f"{os.getpid()} {socket.gethostname()}")
-            beats, heard = 0, {other: (-1, time.monotonic()) for other in self.others}
-            before = time.monotonic()
+            # Time is counted in beats of our own: where this process, or the machine, was stopped or is very busy, the
+            # others are given that time too.
+            beats, heard = 0, dict.fromkeys(self.others, (-1, 0))  # the last sign of each, and our beat then
             while not self._end.wait(EVERY):
-                beats, now = beats + 1, time.monotonic()
+                beats += 1
                 store.set(str(self.rank), str(beats))
-                slept = now - before > 3 * EVERY  # this process, or the machine, was stopped: the others are given time
-                before = now
                 for other in self.others:
-                    count = _beats(store, other)
-                    if count != heard[other][0] or slept:
-                        heard[other] = count, now
-                    elif now - heard[other][1] > SILENCE:
+                    count = int(store.get(str(other))) if store.check([str(other)]) else 0
+                    if count != heard[other][0]:
+                        heard[other] = count, beats
+                    elif (beats - heard[other][1]) * EVERY > SILENCE:
                         _wake(store, other)
                         self._leave(f"rank {other} has not answered for {SILENCE} seconds")
         except RuntimeError as error:  # the store has gone with the process that held it
             if not self._end.wait(EVERY):
-                self._leave(f"the other ranks cannot be reached ({' '.join(str(error).split())[:80]})")
+                self._leave(f"the other ranks cannot be reached ({one_line(error, 80)})")
 
     def _leave(self, reason: str) -> None:
         print(f"magnet: {reason}: rank {self.rank} ends. Go on with --resume", file=sys.stderr, flush=True)
@@ -78,10 +76,6 @@ def _wake(store: Store, rank: int) -> None:
         if machine == socket.gethostname():
             with suppress(OSError):
                 os.kill(int(process), signal.SIGCONT)
-
-
-def _beats(store: Store, rank: int) -> int:
-    return int(store.get(str(rank))) if store.check([str(rank)]) else 0
 
 
 def gather_rows(rows: Tensor, world_size: int) -> Tensor:
@@ -139,13 +133,10 @@ def share_buffers(module: nn.Module) -> None:
 def share_classes(labels: Tensor, world_size: int) -> Tensor:
     """The rank (N,) that embeds and clusters each example: whole classes, about as many examples for each rank."""
     classes, class_of, sizes = distinct(labels)
-    owner = torch.zeros(len(classes), dtype=torch.long)
-    loads = [(0, rank) for rank in range(world_size)]
-    order = sizes.argsort(descending=True, stable=True)
-    for c, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
-        load, rank = loads[0]
-        owner[c] = rank
-        heapreplace(loads, (load + size, rank))
+    owner, loads = torch.zeros(len(classes), dtype=torch.long), [0] * world_size
+    for c in sizes.argsort(descending=True, stable=True).tolist():
+        owner[c] = loads.index(min(loads))
+        loads[owner[c]] += int(sizes[c])
     return owner[class_of]
 
 

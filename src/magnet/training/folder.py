@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from magnet.data import Dataset
 from magnet.data.dataset import Digest
 from magnet.data.groups import merge_by
-from magnet.errors import Count, Seconds, Share, UserError, checked
+from magnet.errors import Count, Seconds, Share, UserError, checked, first_few, one_line
 from magnet.files import (
     Stored,
     check_layout,
@@ -142,7 +142,7 @@ class Checkpoint:
         """Put saved momenta into an optimiser of the same parameters."""
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
         state: dict[int, Values] = {}
-        for name, value in self._part("optimiser").items():
+        for name, value in self.part("optimiser").items():
             number, _, key = name.partition(".")
             known = number.isdecimal() and int(number) < len(parameters)
             if not known or (isinstance(value, Tensor) and value.ndim and value.shape != parameters[int(number)].shape):
@@ -150,17 +150,13 @@ class Checkpoint:
             state.setdefault(int(number), {})[key] = value
         optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
 
-    def sampler(self) -> Values:
-        """The state of the batch sampler."""
-        return self._part("sampler")
-
     def index(self) -> ClusterIndex | None:
         """The index in use when the checkpoint was written, if the method had one."""
         return ClusterIndex.of(self.stored[INDEX], self.path / INDEX) if INDEX in self.stored else None
 
-    def _part(self, name: str) -> Values:
-        tensors, values = self.stored[STATE].tensors, self.manifest.values
-        whole = {**values, **tensors}
+    def part(self, name: Literal["optimiser", "sampler"]) -> Values:
+        """The saved state of the optimiser or of the batch sampler."""
+        whole = {**self.manifest.values, **self.stored[STATE].tensors}
         return {k.removeprefix(f"{name}."): v for k, v in whole.items() if k.startswith(f"{name}.")}
 
 
@@ -349,8 +345,7 @@ class Journal:
             try:
                 self._logger.show(kind, step, values)
             except Exception as error:  # no failure of an external service may end a training
-                reason = " ".join(str(error).split()) or type(error).__name__
-                self._say(f"note: the logger failed and gets no more records: {reason}")
+                self._say(f"note: the logger failed and gets no more records: {one_line(error)}")
                 self._logger = None
 
     @property
@@ -430,8 +425,7 @@ class Merging:
         return merge_by(dataset, np.array([label_of[name] for name in dataset.classes]), self.classes + new)
 
     def __str__(self) -> str:
-        some = ", ".join(self.classes[:3]) + (", ..." if len(self.classes) > 3 else "")
-        return f"{len(self.label_of)} classes became {len(self.classes)} ({some})"
+        return f"{len(self.label_of)} classes became {len(self.classes)} ({first_few(self.classes)})"
 
 
 @dataclass(frozen=True)
@@ -443,7 +437,7 @@ class StartRecord:
 
 
 def keep_parts(folder: Path, data: Dataset) -> None:
-    """Values the part of every example, by its name and class, the digest of the data, and how classes were merged."""
+    """Write the part of every example, by its name and class, the digest of the data, and how classes were merged."""
     merging = Merging.of(data)
     about = {"data": json.dumps(data.digest.to_dict())}
     if merging is not None:

@@ -6,6 +6,7 @@ network (its weights, the size and crop of its views). So other runs and `magnet
 images again, whatever the files are called, and a pass that was interrupted continues.
 """
 
+import atexit
 import copy
 import hashlib
 import json
@@ -15,8 +16,10 @@ import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -83,9 +86,13 @@ class Views:
         if self.augment is None or self.draws == 1:
             yield self.plain(raw)
             return
-        generator = torch.Generator().manual_seed(seed)
-        for _ in range(self.draws):
-            yield self._normalised(self.augment(raw, generator, shared=True))
+        yield from self.several(raw, seed, self.draws)
+
+    def several(self, raw: Tensor, seed: int, count: int) -> Iterator[Tensor]:
+        """Yield as many views as ``count`` says, of images, in windows that the seed draws for all of them."""
+        assert self.augment is not None, "views are of images"
+        drawn = self.augment.shared(raw, torch.Generator().manual_seed(seed))
+        yield from map(self._normalised, islice(drawn, count))
 
     def _normalised(self, images: Tensor) -> Tensor:
         return normalise(images, self.mean, self.std)
@@ -114,9 +121,11 @@ def batches(data: Dataset, rows: Tensor, drawn: Iterable[list[int]], workers: in
         _ = data.cache  # made here, so that the workers share it
         # Two batches ahead for each worker: at most the eight after which a sampler's losses take effect.
         loader = DataLoader(_Rows(data, rows), batch_sampler=drawn, num_workers=workers, prefetch_factor=2)
+        started = None
         try:
             with _signals_held():
                 started = iter(loader)
+            _started.add(started)
             yield from started
         except (RuntimeError, ConnectionError, EOFError) as error:  # the last two where it was about to hand over
             if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
@@ -125,6 +134,27 @@ def batches(data: Dataset, rows: Tensor, drawn: Iterable[list[int]], workers: in
             raise ChildProcessError(f"a process that decodes images has ended ({reason}): lower --workers") from error
         except UserError as error:  # its text contains the traceback of the worker
             raise UserError(str(error).rpartition("UserError: ")[2].strip()) from None
+        finally:
+            if started is not None:
+                _end(started)
+
+
+def _end(started: Any) -> None:
+    """Let the workers of a loader end, where they have not.
+
+    torch asks them when the iterator is deleted, which a traceback that is kept puts off. At the end of this process,
+    workers that were not asked would only be sent a SIGTERM, which they hold back, and be waited for in vain.
+    """
+    started._shutdown_workers()
+
+
+_started: WeakSet[Any] = WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    for each in list(_started):
+        _end(each)
 
 
 @contextmanager
@@ -212,6 +242,35 @@ def trunk_features(
         cache.add(fresh)
     known |= fresh
     return torch.stack([known[key] for key in keys])
+
+
+def features_of_views(
+    network: Backbone,
+    data: Dataset,
+    rows: Tensor,
+    views: Views,
+    *,
+    count: int,
+    seed: int,
+    device: torch.device,
+    workers: int = 0,
+    report: Report | None = None,
+) -> Tensor:
+    """Features (n, count, f), float32 on the CPU, of several views of the images ``rows`` (see `Views.several`).
+
+    They are not kept. The other arguments are those of `trunk_features`.
+    """
+    found: list[Tensor] = []
+    was_training = network.training
+    network.eval()
+    for places, raw in batches(data, rows, passes(len(rows), data.kind), workers):
+        with torch.no_grad():
+            seen = [network.trunk_features(view) for view in views.several(raw.to(device), seed, count)]
+        found.append(torch.stack(seen, dim=1).float().cpu())
+        if report:
+            report(int(places[-1]) + 1, len(rows))
+    network.train(was_training)
+    return torch.cat(found)
 
 
 def features_for(config: TrainConfig, data: Dataset, rows: Tensor, report: Report | None = None) -> Tensor:

@@ -20,13 +20,13 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from magnet.classify import SoftNeighbours
-from magnet.errors import RangeError, UserError
+from magnet.errors import RangeError, UserError, one_line
 from magnet.evaluation.errors import Judged, judge
 from magnet.files import is_finite
 from magnet.index import ClusterIndex
 from magnet.methods.base import generator, seed_globally
 from magnet.sampler import LARGEST_LOSS
-from magnet.training.config import NO_MATTER, TrainConfig
+from magnet.training.config import NO_EFFECT, TrainConfig
 from magnet.training.display import BatchWatch, Display, churn, open_logger
 from magnet.training.distribution import exchange, gather_rows, in_order, own_places, share_buffers, shared_index
 from magnet.training.folder import (
@@ -54,43 +54,14 @@ from magnet.training.refresh import (
 from magnet.training.workbench import Workbench, renew
 from magnet.votes import Examples, Folds, Votes, VotingTrial, calibrate_votes, choose_knn
 
-
-def parameter_groups(bench: Workbench) -> list[dict[str, Any]]:
-    """The parameters that learn, with the factor on their learning rate: lower for the trunk of an image network."""
-    network = bench.learner.network
-    trunk = {id(p) for p in network.trunk_parameters()} if network.kind == "images" else set()
-    parameters = [p for p in bench.learner.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if id(p) not in trunk], "factor": 1.0},
-        {"params": [p for p in parameters if id(p) in trunk], "factor": bench.config.trunk_rate},
-    ]
-    return [group for group in groups if group["params"]]
-
-
-def make_optimiser(bench: Workbench) -> torch.optim.Optimizer:
-    """The optimiser of a run, for all parameters that learn."""
-    config, groups = bench.config, parameter_groups(bench)
-    rate, decay = config.learning_rate, config.weight_decay
-    if config.optimiser == "adamw":
-        return torch.optim.AdamW(groups, lr=rate, betas=(config.momentum, 0.999), weight_decay=decay)
-    return torch.optim.SGD(groups, lr=rate, momentum=config.momentum, weight_decay=decay)
-
-
-def rate_at(step: int, config: TrainConfig, *, total: int, epoch_steps: int) -> float:
-    """The learning rate of a step: down a cosine over the ``total``, or times a factor every epoch."""
-    if config.schedule == "cosine":
-        return config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / total))
-    return float(config.learning_rate * config.annealing ** (step // epoch_steps))
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-LOG_EVERY = 20
+LOG_EVERY = 20  # steps
 ONE_REQUEST = 1.0  # seconds in which a signal that comes twice is one request: `timeout` sends it to process and group
 COLLAPSED = 1e-6  # of their size, in which clusters are told apart by single precision
 LARGEST_WEIGHT = 1e15  # beyond it the squares of representations overflow
 UNBOUNDED = "the weights grew without bounds"
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Due(NamedTuple):
@@ -174,7 +145,9 @@ class Trainer:
     def run(self) -> None:
         """Train to the end, or until interrupted; then the run can be resumed."""
         self.learner.train()
-        handlers = {s: signal.signal(s, self._interrupt) for s in _signals()}
+        in_main = threading.current_thread() is threading.main_thread()  # where alone signals can be handled
+        signals = [signal.SIGINT, signal.SIGTERM] if in_main else []
+        handlers = {number: signal.signal(number, self._interrupt) for number in signals}
         try:
             with torch.random.fork_rng(devices=[self.fabric.device] if self.fabric.device.type == "cuda" else []):
                 if self.step == 0 and self.method.reads_inputs:
@@ -200,7 +173,7 @@ class Trainer:
             if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
                 raise
             raise ChildProcessError(
-                f"a process that decodes images has ended at step {self.step} ({' '.join(str(error).split())[:120]}): "
+                f"a process that decodes images has ended at step {self.step} ({one_line(error, 120)}): "
                 f"memory may be short, then lower --workers; go on: magnet train --resume {self.folder}"
             ) from error
         except RangeError as error:
@@ -324,7 +297,7 @@ class Trainer:
         return self._embed(rows if places is None else rows[places], "embedding")
 
     def _embed(self, rows: Tensor, what: str) -> Tensor:
-        """Representations (n, d) of examples, ids into the data; ``what`` is shown to whoever waits for them."""
+        """Representations (n, d) of examples, ids into the data; the display shows ``what`` meanwhile."""
         with self.fabric.autocast():
             return embed(
                 self.learner, self.bench.data, rows, self.bench.views, device=self.fabric.device,
@@ -369,7 +342,7 @@ class Trainer:
         if shared:
             sums = gather_rows(torch.tensor([found], dtype=torch.float64) * len(mine), self.world).sum(dim=0)
             found = Judged(*(sums / len(self.validation)).tolist())
-        self._note(found)
+        self._keep_best(found)
         chance = 1 - float(torch.bincount(truth).max()) / max(len(truth), 1)
         if self.step >= self.epoch_steps and found.error >= chance and not self.warned:
             self.warned = True
@@ -408,8 +381,8 @@ class Trainer:
                 f"of each other, {size:.2g} from the origin. Try a lower --learning-rate, or standardise the inputs"
             )
 
-    def _note(self, found: Judged) -> None:
-        """The best step is the one with the lowest log-loss, of equals the latest; equals do not renew the patience.
+    def _keep_best(self, found: Judged) -> None:
+        """Note the best step so far: that of the lowest log-loss, of equals the latest. Equals do not renew patience.
 
         Log-loss, because a few hundred examples give the same error to many steps that are not equally good.
         """
@@ -439,7 +412,7 @@ class Trainer:
             save_checkpoint(
                 self.folder / FOLDER, self.step, learner=self.learner, optimiser=self.optimiser,
                 sampler=self.method.sampler.state_dict(), index=self.index, progress=self.progress,
-                settings={k: v for k, v in self.config.to_dict().items() if k not in NO_MATTER},
+                settings={k: v for k, v in self.config.to_dict().items() if k not in NO_EFFECT},
                 journal=self.journal.prefix if self.journal else Prefix(),
             )  # fmt: skip
         self.fabric.barrier()
@@ -460,7 +433,7 @@ class Trainer:
                 if not torch.equal(self.index.centre_labels[self.index.assignments], self.bench.labels):
                     raise ValueError("its clusters hold examples of other classes")
                 self.method.refresh(None, self.index)
-            self.method.sampler.load_state_dict(checkpoint.sampler())
+            self.method.sampler.load_state_dict(checkpoint.part("sampler"))
         except (KeyError, IndexError, TypeError, RuntimeError, ValueError) as error:
             if isinstance(error, UserError):
                 raise
@@ -486,6 +459,29 @@ class Trainer:
             raise KeyboardInterrupt
 
 
-def _signals() -> list[signal.Signals]:
-    main = threading.current_thread() is threading.main_thread()
-    return [signal.SIGINT, signal.SIGTERM] if main else []
+def parameter_groups(bench: Workbench) -> list[dict[str, Any]]:
+    """The parameters that learn, with the factor on their learning rate: lower for the trunk of an image network."""
+    network = bench.learner.network
+    trunk = {id(p) for p in network.trunk_parameters()} if network.kind == "images" else set()
+    parameters = [p for p in bench.learner.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if id(p) not in trunk], "factor": 1.0},
+        {"params": [p for p in parameters if id(p) in trunk], "factor": bench.config.trunk_rate},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def make_optimiser(bench: Workbench) -> torch.optim.Optimizer:
+    """The optimiser of a run, for all parameters that learn."""
+    config, groups = bench.config, parameter_groups(bench)
+    rate, decay = config.learning_rate, config.weight_decay
+    if config.optimiser == "adamw":
+        return torch.optim.AdamW(groups, lr=rate, betas=(config.momentum, 0.999), weight_decay=decay)
+    return torch.optim.SGD(groups, lr=rate, momentum=config.momentum, weight_decay=decay)
+
+
+def rate_at(step: int, config: TrainConfig, *, total: int, epoch_steps: int) -> float:
+    """The learning rate of a step: down a cosine over the ``total``, or times a factor every epoch."""
+    if config.schedule == "cosine":
+        return config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / total))
+    return float(config.learning_rate * config.annealing ** (step // epoch_steps))

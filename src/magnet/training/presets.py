@@ -36,7 +36,7 @@ _VECTORS = {"start": "whitened", "backbone": "linear", "dim": 512, "epochs": 10,
             "examples_per_cluster": 0,
             "scaling": 0.0, "votes": "chosen", "centres": "auto"}  # fmt: skip
 
-_RECIPE = {"epochs": -1, "alpha": 2.0, "own_mean": "leave-one-out"}
+_RECIPE = {"epochs": -1, "alpha": 2.0, "own_mean": "leave-one-out", "clusters_per_batch": 0}
 
 # From a random start. Chosen for Magnet on validation parts of the training data of Oxford-IIIT Pet and CUB-200-2011
 # features; the other methods share rate and length, untuned.

@@ -13,10 +13,10 @@ from lightning_fabric import Fabric
 from rich.console import Console
 
 from magnet.data import Dataset
-from magnet.errors import UserError
+from magnet.errors import UserError, first_few, one_line
 from magnet.files import lock, remove_drafts
 from magnet.methods import method_class
-from magnet.training.config import CONFIG, TrainConfig, read_config
+from magnet.training.config import CONFIG, TrainConfig, check_new, read_config
 from magnet.training.display import Display, SteadyConsole
 from magnet.training.distribution import Heartbeat
 from magnet.training.folder import (
@@ -49,7 +49,7 @@ def train(
     ``data`` stands in for what the configuration names, for a caller that has opened it already.
     """
     config.check()
-    method_class(config.method)  # an unknown method is said before anything is opened
+    method_class(config.method)  # refuses an unknown method before anything is opened
     if data is None:
         data = open_for(config)
         if resume and config.out is not None:
@@ -67,12 +67,13 @@ def train(
     config = replace(config, out=folder)
     fabric = make_fabric(config)
     fabric.launch()
+    silent = silent or not fabric.is_global_zero
     with ExitStack() as until_trained:
         if fabric.world_size > 1:
             until_trained.enter_context(Heartbeat(fabric.global_rank, fabric.world_size))
         fabric.barrier()  # all have looked at the folder before one writes to it
         started = resume and bool(checkpoints(folder / FOLDER))
-        with _saying(console, silent or config.quiet or not fabric.is_global_zero) as say:
+        with _saying(console, silent or config.quiet) as say:
             bench = make_workbench(
                 config, data=data, rank=fabric.global_rank, world_size=fabric.world_size, fresh=not started, say=say
             )
@@ -92,10 +93,9 @@ def train(
         if config.freeze and data.kind == "images":
             if started:  # the trunk as it was
                 open_checkpoint(folder / FOLDER, "last").load_learner(bench.learner)
-            with _saying(console, silent or config.quiet or not fabric.is_global_zero) as say:
+            with _saying(console, silent or config.quiet) as say:
                 bench = on_features(bench, say, fabric.global_rank, fabric.world_size)
         title = f"{config.method} on {data.name}"
-        silent = silent or not fabric.is_global_zero
         display = until_trained.enter_context(Display(title, quiet=config.quiet, silent=silent, console=console))
         trainer = Trainer(bench, fabric, display, folder, resume=started)
         display.set_total(trainer.total)
@@ -131,8 +131,7 @@ def _notes(data: Dataset) -> list[str]:
     sizes = torch.bincount(data.labels, minlength=len(data.classes))
     single = [data.classes[c] for c in (sizes == 1).nonzero().flatten().tolist()]
     if single:
-        some = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
-        notes.append(f"note: only one example of {some}: it is trained on, and cannot be tested")
+        notes.append(f"note: only one example of {first_few(single)}: it is trained on, and cannot be tested")
     notes += [f"note: {note}" for note in data.notes]
     if data.skipped:
         notes.append(f"note: left out {len(data.skipped)} unreadable images, the first {data.skipped[0][0]}")
@@ -141,10 +140,8 @@ def _notes(data: Dataset) -> list[str]:
 
 def _folder(config: TrainConfig, data: Dataset, resume: bool) -> Path:
     if config.out is not None:
-        if not resume and (config.out / CONFIG).exists():
-            raise UserError(
-                f"{config.out} holds a run already: give another --out, or `magnet train --resume {config.out}`"
-            )
+        if not resume:
+            check_new(config.out)
         return config.out
     method = re.sub(r"[^\w.=-]+", "-", config.method).strip("-")  # a name may hold a slash and brackets
     base = Path("runs") / f"{data.name}-{method}-{config.seed}"
@@ -168,14 +165,14 @@ def make_fabric(config: TrainConfig) -> Fabric:
             precision=config.precision,
         )
     except (RuntimeError, ValueError) as error:
-        raise UserError(f"--device {config.device} cannot be used here: {' '.join(str(error).split())}") from error
+        raise UserError(f"--device {config.device} cannot be used here: {one_line(error)}") from error
 
 
 def _train_softmax(bench: Workbench, folder: Path, resume: bool, console: Console | None, silent: bool) -> Path:
     """A few epochs of softmax on the same data: the network that a warm start takes."""
     config = replace(
         bench.config, method="softmax", out=folder, epochs=bench.config.warm_start_epochs, steps=0,
-        warm_start_epochs=0, patience=0, validate_every=10**9, keep_refreshes=0, evaluate=False,
+        warm_start_epochs=0, renew=False, patience=0, validate_every=10**9, keep_refreshes=0, evaluate=False,
     )  # fmt: skip
     again = resume and (folder / CONFIG).exists()
     try:

@@ -38,14 +38,15 @@ from magnet.recipe import Chosen, Recipe
 from magnet.start import LANDMARKS, Start, fit_start
 from magnet.training.config import COPIES, TrainConfig, check_memory
 from magnet.training.distribution import shared_pass
-from magnet.training.inputs import Views, decoding_workers, device_of, features_for, trunk_features
+from magnet.training.inputs import Views, decoding_workers, device_of, features_for, features_of_views, trunk_features
 from magnet.votes import LEAST_MEMBERS, Examples, cluster, stratified_part
 
 PLAIN = 1.15  # the enlargement of the plain view
 LARGEST_TRUNK = 2048  # features that an image network gives, about
 MANY = 100_000  # rows that the scale of vectors is estimated from
 # Of more data than this, a stratified sample of the training examples is used:
-MOST_IMAGES = 100_000  # images to fit the start to
+MOST_IMAGES = 100_000  # images to fit the start to, and views of images to fit it again
+VIEWS = 4  # of each image, to fit the whitening again
 LARGEST = 2**28  # numbers (examples times features) to fit the start to
 
 
@@ -321,21 +322,25 @@ def renew(
     """Fit the whitening of the network again, with its settings, to the features that its trunk has now.
 
     What the start whitened was the variation inside classes as the pretrained trunk saw it. A trunk that was trained
-    sees less of it, and in other directions.
+    sees less of it, and in other directions. Several views of each image are features of an example each: so the
+    variation that views make is whitened too, and there are more examples to estimate it from.
     """
     config, network = bench.config, bench.learner.network
     embedding = network.embedding
     assert isinstance(embedding, WhitenedEmbedding)
     some = stratified_part(bench.labels, MOST_IMAGES, config.seed)
+    count = max(1, min(VIEWS, MOST_IMAGES // len(some)))
 
     def pass_over(rows: Tensor) -> Tensor:
-        return trunk_features(
-            network, config.backbone, bench.data, rows, bench.views, device=device, workers=bench.workers, report=report
-        )
+        return features_of_views(
+            network, bench.data, rows, bench.views, count=count, seed=config.seed, device=device,
+            workers=bench.workers, report=report,
+        )  # fmt: skip
 
     x = shared_pass(pass_over, bench.train[some], rank, world_size)
+    examples = Examples(x.flatten(0, 1), bench.labels[some].repeat_interleave(count))
     start = fit_start(
-        Examples(x, bench.labels[some]), config.start_clusters, config.shrinkage, network.dim, power=config.power,
+        examples, config.start_clusters, config.shrinkage, network.dim, power=config.power,
         standardize=config.standardize == "yes", unit_length=config.unit_length == "yes", seed=config.seed,
     )  # fmt: skip
     embedding.begin(start)
@@ -430,7 +435,7 @@ def recipe_of(config: TrainConfig) -> Recipe:
         scaling=config.scaling or None,
         centres=config.centres,
         alpha=config.alpha,
-        clusters_per_batch=config.clusters_per_batch,
+        clusters_per_batch=config.clusters_per_batch or None,
         examples_per_cluster=config.examples_per_cluster or None,
         learning_rate=config.learning_rate,
         neighbours=config.neighbours,
@@ -471,8 +476,9 @@ def _choose_start(
 
 def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, labels: Tensor) -> TrainConfig:
     """The configuration with the chosen settings filled in."""
-    clusters = sum(clusters_by_size(labels, chosen.n_clusters, LEAST_MEMBERS).values())
-    together, drawn = recipe.batches_for(clusters)
+    wanted = clusters_by_size(labels, chosen.n_clusters, LEAST_MEMBERS)
+    clusters, classes = sum(wanted.values()), len(wanted)
+    together, drawn = recipe.batches_for(clusters, classes)
     config = replace(
         config,
         power=chosen.power,
@@ -488,7 +494,7 @@ def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, 
     )
     if config.epochs >= 0:
         return config
-    steps = recipe.steps_for(examples, clusters)
+    steps = recipe.steps_for(examples, clusters, classes)
     epoch = math.ceil(examples / (together * drawn))
     config = replace(
         config,
