@@ -9,7 +9,7 @@ imports torch.
 import dataclasses
 import math
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -45,6 +45,29 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
+def one_line(error: Exception, most: int = 200) -> str:
+    """The text of an error, in one line of at most so many characters; without a text, the name of its type."""
+    return " ".join(str(error).split())[:most] or type(error).__name__
+
+
+def flag(setting: str) -> str:
+    """The option of a setting on the command line.
+
+    >>> flag("learning_rate")
+    '--learning-rate'
+    """
+    return f"--{setting.replace('_', '-')}"
+
+
+def first_few(names: Sequence[str], most: int = 3) -> str:
+    """The first names for a message.
+
+    >>> first_few(["ant", "bee", "cat", "dog"])
+    'ant, bee, cat, ...'
+    """
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
 def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
     """The end of a message about an unknown name: up to ``most`` similar known names, or a full stop.
 
@@ -66,7 +89,7 @@ def check_at_least(option: str, value: float, least: float, most: float = 10**9)
     """
     if not least <= value <= most:
         bound = f"at most {most:,}" if value > most else f"at least {least}"
-        raise UserError(f"--{option.replace('_', '-')} must be {bound}; found {value}")
+        raise UserError(f"{flag(option)} must be {bound}; found {value}")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from magnet.errors import StorageError, UserError, checked
+from magnet.errors import StorageError, UserError, checked, first_few, one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -200,8 +200,7 @@ def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     except MemoryError as error:
         raise UserError(f"{path}: does not fit into memory.") from error
     except Exception as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"{path}: cannot be read as {what} ({reason}).") from error
+        raise UserError(f"{path}: cannot be read as {what} ({one_line(error)}).") from error
 
 
 def memory() -> int:
@@ -288,6 +287,9 @@ def lock(path: str | os.PathLike[str], busy: Callable[[], None]) -> Iterator[Non
     training
     """
     from filelock import FileLock, Timeout  # here, since a quarter of a second is long for a command's --help
+
+    if os.path.islink(path):
+        raise StorageError(f"{path} is a symbolic link, which a lock never is: remove it")
 
     held = FileLock(path, fallback_to_soft=False)  # the soft lock, a mere file, would outlive a killed process
     try:
@@ -384,8 +386,7 @@ def read_tensors(
             about = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"{path} cannot be read as {what} ({reason}): it is broken or cut short") from error
+        raise UserError(f"{path} cannot be read as {what} ({one_line(error)}): it is broken or cut short") from error
     digest = about.pop(DIGEST, "")
     if form and about.get("format") != form:
         raise UserError(f"{path} is not {what}: its format is {about.get('format')!r}, not {form!r}")
@@ -412,7 +413,7 @@ def check_layout(
     absent, unknown = sorted(needed - tensors.keys()), sorted(tensors.keys() - layout.keys())
     if absent or unknown:
         missing = f"lacks {absent[0]!r}" if absent else f"has {unknown[0]!r}, which is not known here"
-        raise UserError(f"{where} {missing}: expected {', '.join(list(layout)[:6])}{', ...' * (len(layout) > 6)}")
+        raise UserError(f"{where} {missing}: expected {first_few(list(layout), 6)}")
     for name, tensor in tensors.items():
         wanted = layout[name]
         if not isinstance(tensor, Tensor):

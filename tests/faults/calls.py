@@ -156,7 +156,8 @@ class Odd:
     def labels(self, rows: int = 0) -> Any:
         """Labels (n,) of an estimator."""
         y = self.ids(rows)
-        if self._spoilt() and isinstance(y, Tensor) and y.layout == torch.strided and y.device.type == "cpu" and y.ndim:
+        plain = isinstance(y, Tensor) and y.layout == torch.strided and y.device.type == "cpu" and y.ndim == 1
+        if self._spoilt() and plain:
             names = np.array([f"c{int(i.real)}" for i in y.tolist()])
             return self.chance.choice(
                 (names, names.astype(object), y.numpy() * 1.5, y.numpy() * math.nan, names.astype("S"))

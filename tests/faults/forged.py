@@ -26,8 +26,8 @@ from training.short_runs import stop_at
 MANIFESTS = ("manifest.json", "bundle.json")  # which name the checksums of the files beside them
 
 
-def forged(run: Path, scratch: Path, cases: int, seed: int) -> Iterator[tuple[str, Outcome]]:
-    """So many cases, each of one forged file and what is then done with it."""
+def forged(run: Path, scratch: Path, cases: int, seed: int, *, resumed: bool = False) -> Iterator[tuple[str, Outcome]]:
+    """So many cases, each of one forged file and what is then done with it; ``resumed``: an interrupted run goes on."""
     chance = random.Random(seed)
     scratch.mkdir(parents=True, exist_ok=True)
     rows = np.load(run.parent / "rows.npy")
@@ -35,6 +35,14 @@ def forged(run: Path, scratch: Path, cases: int, seed: int) -> Iterator[tuple[st
     for words in (["suspects", used], ["report", used, "--out", scratch / "r.html"]):
         printed(*words)
     stopped = stopped_run(scratch / "stopped", run.parent / "x.npz")
+    if resumed:
+        for number in range(cases):
+            copy = scratch / "resumed"
+            shutil.rmtree(copy, ignore_errors=True)
+            path = chance.choice(_files(Path(shutil.copytree(stopped, copy))))
+            changed = f"{path.relative_to(copy)}: {forge(path, chance)}, seed {seed}, {number}"
+            yield changed, command("train", "--resume", copy, "--quiet")
+        return
     X, y = (np.load(run.parent / "x.npz")[name] for name in ("X", "y"))
     estimators = {kind.__name__: kind(random_state=0).fit(X, y) for kind in (magnet.NearestClustersClassifier, _short)}
     for number in range(cases):
@@ -63,14 +71,17 @@ def forged(run: Path, scratch: Path, cases: int, seed: int) -> Iterator[tuple[st
         copy = scratch / what
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(stopped if which == "train" else used if what == "run" else run.parent / "bundle", copy)
-        files = sorted(path for path in copy.rglob("*") if path.suffix in (".json", ".jsonl", ".safetensors"))
-        path = chance.choice(files)
+        path = chance.choice(_files(copy))
         changed = f"{what}, {path.relative_to(copy)}: {forge(path, chance)}"
         case = f"{changed}, {which}, seed {seed}, {number}"
         if which == "load":
             yield case, called(lambda odd, copy=copy: _ask(copy, rows), _Any())
         else:
             yield case, command(*[copy if word == run else word for word in asked[which]])
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".jsonl", ".safetensors"))
 
 
 def stopped_run(folder: Path, data: Path) -> Path:

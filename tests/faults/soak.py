@@ -54,6 +54,9 @@ def rows(folder: Path, share: float, seed: int, data: str) -> dict[str, Cases]:
     found: dict[str, Cases] = {
         "files of a run damaged, then a command": damaged_runs(finished, folder / "damage", part(10_000), seed),
         "forged files of runs, bundles and estimators": forged(finished, folder / "forged", part(2_000), seed),
+        "forged files of an interrupted run, then --resume": forged(
+            finished, folder / "resumed", part(500), seed, resumed=True
+        ),
         "hostile data and settings": hostile_data(folder / "hostile"),
         "inputs that hypothesis makes": fuzzed_inputs(folder / "fuzzed", part(10_000), seed),
         "damaged data files": damaged_inputs(folder / "inputs", part(10_000), seed),

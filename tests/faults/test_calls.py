@@ -91,5 +91,5 @@ def test_a_state_that_is_not_finite_is_refused_by_the_loss():
 
 def test_data_of_another_width_than_the_run_is_named(tmp_path):
     run = magnet.train((X, LABELS), tmp_path / "run", steps=1, silent=True)
-    with pytest.raises(UserError, match=r"vectors of shape \(2,\); the run .* takes vectors of shape \(3,\)"):
+    with pytest.raises(UserError, match=r"vectors of 2 dimensions, but the run .* was trained on vectors of 3"):
         magnet.evaluate(run, (X[:, :2], LABELS), "all")

@@ -89,6 +89,15 @@ def test_a_first_use_that_was_killed_between_two_files_does_not_spoil_later_ones
     assert printed("classify", copy, rows, "--json") == expected
 
 
+def test_a_run_without_its_parts_is_not_said_to_have_data_that_moved(damaged_run, tmp_path):
+    copy = shutil.copytree(damaged_run, tmp_path / "copy")
+    (copy / "parts.safetensors").unlink()
+    outcome = command("evaluate", copy)
+    assert outcome.kind == SAID
+    assert "Restore the file from a copy" in outcome.words
+    assert "has moved" not in outcome.words
+
+
 def test_kept_doubts_with_a_changed_digit_are_made_again(damaged_run, tmp_path):
     copy = shutil.copytree(damaged_run, tmp_path / "copy")
     expected = printed("suspects", copy, "--count", 5)

@@ -29,6 +29,10 @@ def test_forged_files_are_refused_in_words_or_give_numbers(damaged_run, tmp_path
     assert bad(forged(damaged_run, tmp_path, cases=30, seed=1)) == []
 
 
+def test_a_run_with_forged_files_resumes_or_is_refused_in_words(damaged_run, tmp_path):
+    assert bad(forged(damaged_run, tmp_path / "scratch", cases=6, seed=3, resumed=True)) == []
+
+
 def test_clusters_of_more_members_than_memory_holds_are_refused(saved, tmp_path):
     """torch was killed by a signal when it was to repeat an id 2**62 times."""
     tensors, about, _ = read_tensors(saved, None)

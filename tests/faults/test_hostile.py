@@ -12,7 +12,8 @@ from faults.outcomes import GOOD, SAID, command
 from faults.test_damage import bad
 from magnet.data import open_data
 from magnet.errors import StorageError, UserError, visible
-from magnet.files import inside, replacing
+from magnet.files import inside, lock, replacing
+from training.short_runs import write_images
 
 SOURCES = sorted(Path(magnet.__file__).parent.rglob("*.py"))
 
@@ -66,6 +67,15 @@ def test_links_in_a_circle_are_walked_once(tmp_path):
     assert not are_photographs(str(tmp_path))
 
 
+def test_an_image_that_is_a_link_in_a_circle_is_named(tmp_path):
+    images = write_images(tmp_path / "images", per_class=8)
+    (tmp_path / "images" / "rows" / "loop.png").symlink_to("loop.png")
+    options = ("--backbone", "convnet", "--hidden", 0, "--image-size", 12, "--epochs", 1, "--quiet")
+    outcome = command("train", "--data", images, "--out", tmp_path / "run", *options)
+    assert outcome.kind == SAID
+    assert "loop.png is a symbolic link that leads in a circle" in outcome.words
+
+
 def test_a_program_that_comes_as_an_image_is_not_run(tmp_path, monkeypatch):
     from PIL import EpsImagePlugin, Image
 
@@ -106,6 +116,10 @@ def test_no_write_follows_a_link(tmp_path):
     (tmp_path / "run" / "cache").symlink_to(tmp_path / "outside")
     with pytest.raises(StorageError, match="leads out of"):
         inside(tmp_path / "run", "cache")
+    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "outside" / "new")
+    with pytest.raises(StorageError, match="is a symbolic link"), lock(tmp_path / "run" / ".lock", lambda: None):
+        pass
+    assert not (tmp_path / "outside" / "new").exists()
 
 
 PICKLES = {"pickle", "_pickle", "cPickle", "shelve", "marshal", "dill", "joblib", "cloudpickle"}

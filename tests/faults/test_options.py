@@ -33,6 +33,7 @@ def test_odd_values_of_options_of_other_commands_are_refused_in_words(damaged_ru
         (["explore", "RUN", "--seed", 2**32], "--seed must be at most 4,294,967,295"),
         (["serve", "RUN", "--megabytes", 10**12], "--megabytes must be at most"),
         (["tune", "--data", "digits", "--jobs", 10**12], "--jobs must be at most 1,024"),
+        (["export", "RUN", "--to", ""], "'.' is no name of a new folder"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

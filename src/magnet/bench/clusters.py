@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from magnet.bench.measurement import Measurement, duration, seconds
+from magnet.bench.measurement import Measurement, Timed, duration, seconds
 from magnet.clustering import kmeans_per_class
 
 REPEATS = 11
@@ -54,16 +54,11 @@ def _compare(name: str, what: str, x: Tensor, labels: Tensor, k: int, bound: flo
     # Speed is compared at equal quality: a larger inertia is less work.
     equal = [who for who in ("scikit-learn", "faiss") if inertia[who] <= 1.01 * ours]
     rival = min(equal, key=lambda who: statistics.median(times[who]))
-    ratios = [mine / theirs for mine, theirs in zip(times["magnet"], times[rival], strict=True)]
     others = ", ".join(
         f"{who} {inertia[who] / ours:.3f} in {duration(statistics.median(times[who]))}"
         for who in ("scikit-learn", "faiss")
     )
-    return Measurement(
-        name, what, duration(statistics.median(times["magnet"])),
-        f"{duration(statistics.median(times[rival]))}, {rival}",
-        statistics.median(ratios), min(ratios), max(ratios), REPEATS, bound=bound, note=NOTE + others,
-    )  # fmt: skip
+    return Timed.of(times["magnet"], times[rival]).measurement(name, what, rival, bound=bound, note=NOTE + others)
 
 
 def blobs(sizes: list[int], d: int, modes: int, spread: float, seed: int = 0) -> tuple[Tensor, Tensor]:

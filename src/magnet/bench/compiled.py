@@ -75,10 +75,9 @@ def half_precision() -> list[Measurement]:
             for what, found, true in zip(("loss", "gradient"), result, exact, strict=True):
                 errors[what + name].append(float((found.double() - true).norm() / true.norm()))
     return [
-        Measurement(
+        Measurement.of(
             f"error of the {name}" if "bfloat16" in name else f"error of the {name}, float32",
-            "mlp, batch 48, relative to float64", f"{sorted(values)[2]:.1e}", "float64", sorted(values)[2],
-            min(values), max(values), len(values),
+            "mlp, batch 48, relative to float64", f"{sorted(values)[2]:.1e}", "float64", values,
         )
         for name, values in errors.items()
     ]  # fmt: skip

@@ -34,23 +34,9 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
         for which, name in (("knn", "soft kNN: memory"), ("retrieval", "MAP@R: memory")):
             progress(name)
             seen = run_child(__name__, which, folder)
-            megabytes = seen["bytes"] / 2**20
             what = f"{QUERIES:,} queries over {REFERENCES:,} x {DIM}"
-            found.append(
-                Measurement(
-                    name,
-                    what,
-                    f"{megabytes:.0f} MB",
-                    "above the vectors",
-                    megabytes,
-                    megabytes,
-                    megabytes,
-                    1,
-                    bound=2048,
-                    unit="MB",
-                    note=f"in {duration(seen['seconds'])}; {seen['result']}",
-                )
-            )
+            note = f"in {duration(seen['seconds'])}; {seen['result']}"
+            found.append(Measurement.of_memory(name, what, [seen["bytes"]], "above the vectors", 2048, note))
     return found
 
 
@@ -72,10 +58,7 @@ def _speed(progress: Callable[[str], None]) -> Measurement:
     for part in q.split(QUERIES // 5):
         ours.append(seconds(lambda: rule.predict(q)))
         theirs.append(5 * seconds(partial(flat.search, part.numpy(), NEIGHBOURS)))
-    timed = Timed(
-        statistics.median(ours), statistics.median(theirs), [a / b for a, b in zip(ours, theirs, strict=True)]
-    )
-    return timed.measurement(
+    return Timed.of(ours, theirs).measurement(
         "kNC", f"{QUERIES:,} queries: {CLUSTERS:,} centres against {REFERENCES:,} examples, 128 neighbours",
         "faiss flat",
         bound=2 * CLUSTERS / REFERENCES, note="half of N / J is a ratio of 0.02",
@@ -94,9 +77,9 @@ def _by_tree(kind: str, progress: Callable[[str], None]) -> list[Measurement]:
     what = f"{QUERIES:,} queries: {len(index):,} centres x {index.centres.shape[1]}, {NEIGHBOURS} neighbours"
     return [
         timed.measurement(f"kNC, exact=False, {kind}: time", what, "exact", note="without making the tree"),
-        Measurement(
+        Measurement.of(
             f"kNC, exact=False, {kind}: recall", what, f"{statistics.median(recall):.3f} %", "of the exact ones",
-            statistics.median(recall), min(recall), max(recall), len(recall), bound=99.0, at_most=False, unit="%",
+            recall, bound=99.0, at_most=False, unit="%",
         ),
     ]  # fmt: skip
 

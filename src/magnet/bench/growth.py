@@ -21,6 +21,7 @@ SIZES = (100_000, 300_000, 1_000_000, 2_500_000, 5_000_000)
 DIM, CLASSES, PER_CLASS, QUERIES, BATCHES, STEPS = 128, 10_000, 2, 1000, 100, 1000
 TEST = 1000  # vectors of the run's file that are not trained on
 PIECES = ("index", "sampler", "evaluation")
+PEAK = "peak of a process of its own, with its libraries"
 
 
 def measure(progress: Callable[[str], None]) -> list[Measurement]:
@@ -42,52 +43,25 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
         steps = [slope(SIZES[i : i + 2], times[i : i + 2]) for i in range(len(SIZES) - 1)]
         found.append(
             Measurement(
-                f"{piece}: exponent",
-                what,
-                duration(times[-1]),
-                f"{duration(times[0])} for {SIZES[0]:,}",
-                exponent,
-                min(steps),
-                max(steps),
-                len(SIZES),
-                bound=1.05,
-                unit="",
+                f"{piece}: exponent", what, duration(times[-1]), f"{duration(times[0])} for {SIZES[0]:,}", exponent,
+                min(steps), max(steps), len(SIZES), bound=1.05, unit="",
                 note="of the time as a power of N, fitted; from and to: between neighbouring sizes. "
                 + ", ".join(duration(t) for t in times),
             )
-        )
-    above = [(child["bytes"] - size * DIM * 4) / 2**20 for child, size in zip(seen, SIZES, strict=True)]
-    found.append(
-        Measurement(
-            "memory",
-            what,
-            f"{above[-1]:.0f} MB",
-            "above the data block",
-            max(above),
-            min(above),
-            max(above),
-            len(SIZES),
-            bound=2048,
-            unit="MB",
-            note="peak of a process of its own, with its libraries",
-        )
-    )
-    return [*found, *_of_run(run)]
+        )  # fmt: skip
+    above = [child["bytes"] - size * DIM * 4 for child, size in zip(seen, SIZES, strict=True)]
+    return [*found, Measurement.of_memory("memory", what, above, "above the data block", 2048, PEAK), *_of_run(run)]
 
 
 def _of_run(run: dict[str, Any]) -> list[Measurement]:
     what = f"two refreshes and {STEPS:,} steps of `magnet train`, {SIZES[-1]:,} x {DIM}, linear to 64"
-    more = (run["bytes"] - (SIZES[-1] + TEST) * DIM * 4) / 2**20
-    done = run["steps"] / STEPS
+    more, done = run["bytes"] - (SIZES[-1] + TEST) * DIM * 4, 100 * run["steps"] / STEPS
     return [
-        Measurement(
-            "a whole run", what, duration(run["seconds"]), "of the steps asked for", 100 * done, 100 * done, 100 * done,
-            1, bound=100, at_most=False, unit="%", note=run["spent"],
+        Measurement.of(
+            "a whole run", what, duration(run["seconds"]), "of the steps asked for", [done], bound=100, at_most=False,
+            unit="%", note=run["spent"],
         ),
-        Measurement(
-            "a whole run: memory", what, f"{more:.0f} MB", "above the data block", more, more, more, 1,
-            bound=2048, unit="MB", note="peak of a process of its own, with its libraries",
-        ),
+        Measurement.of_memory("a whole run: memory", what, [more], "above the data block", 2048, PEAK),
     ]  # fmt: skip
 
 

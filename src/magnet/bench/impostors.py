@@ -35,25 +35,19 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
     found = [_speed(what)]
     progress("exact, all rows")
     exact = run_child(__name__, "exact", "16 dimensions")
-    megabytes = exact["bytes"] / 2**20
-    found.append(
-        Measurement(
-            "exact: memory", what, f"{megabytes:.0f} MB", "above the centres", megabytes, megabytes, megabytes, 1,
-            bound=1024, unit="MB", note=f"all rows, in {duration(exact['seconds'])}",
-        )
-    )  # fmt: skip
+    note = f"all rows, in {duration(exact['seconds'])}"
+    found.append(Measurement.of_memory("exact: memory", what, [exact["bytes"]], "above the centres", 1024, note))
     for kind, how in KINDS.items():
         progress(f"by the tree, {kind}")
         seen = run_child(__name__, "tree", kind)
         recall = [100 * value for value in seen["recall"]]
-        middle = statistics.median(recall)
         path = (
             f"{seen['leaves']} of {seen['of']} leaves" if seen["leaves"] else "the tree does not pay: searched exactly"
         )
         found.append(
-            Measurement(
-                f"exact=False, {kind}: recall", f"{what}; {how}", f"{middle:.3f} %", "of the exact ones",
-                middle, min(recall), max(recall), len(recall), bound=99.0, at_most=False, unit="%",
+            Measurement.of(
+                f"exact=False, {kind}: recall", f"{what}; {how}", f"{statistics.median(recall):.3f} %",
+                "of the exact ones", recall, bound=99.0, at_most=False, unit="%",
                 note=f"over {len(recall)} x {CHECKED:,} clusters; {path}; all rows in {duration(seen['seconds'])}, "
                 f"{seen['bytes'] / 2**20:.0f} MB above the centres",
             )
@@ -127,7 +121,10 @@ def _child(which: str, kind: str) -> None:
     answer: dict[str, object] = {"bytes": added_memory(work), "seconds": times[0]}
     if which == "tree":
         drawn = torch.randperm(CLUSTERS, generator=torch.Generator().manual_seed(1))
-        answer["recall"] = [_recall(index, tables[0], some) for some in drawn[: 5 * CHECKED].split(CHECKED)]
+        answer["recall"] = [
+            recall_of(tables[0][some], index.nearest_impostors(WANTED, some))
+            for some in drawn[: 5 * CHECKED].split(CHECKED)
+        ]
         tree, sample, labels = CentreTree(index.centres), sample_of(index.centres), index.centre_labels
         # A search that turned out exact has all of them, and says nothing of the tree.
         beam = tree.beam(index.centres[sample], WANTED, labels[sample], labels)
@@ -188,11 +185,6 @@ def lists(index: ClusterIndex) -> Callable[[Tensor], Tensor]:
     while file.nprobe < number and recall_of(search(sample), true) < RECALL:
         file.nprobe = min(number, file.nprobe * 3 // 2)
     return search
-
-
-def _recall(index: ClusterIndex, table: Tensor, some: Tensor) -> float:
-    """The share of the exact impostors of some clusters that the table (J, m) has."""
-    return recall_of(table[some], index.nearest_impostors(WANTED, some))
 
 
 def recall_of(found: Tensor, true: Tensor) -> float:

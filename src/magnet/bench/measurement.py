@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -48,6 +48,22 @@ class Measurement:
     unit: str = "x"  # of the ratio and the bound: "x", "%", "MB"
     note: str = ""
 
+    @classmethod
+    def of(cls, name: str, what: str, ours: str, baseline: str, values: Sequence[float], **more: Any) -> "Measurement":
+        """The median of the values that the repeats found, their lowest and their highest."""
+        return cls(name, what, ours, baseline, statistics.median(values), min(values), max(values), len(values), **more)
+
+    @classmethod
+    def of_memory(
+        cls, name: str, what: str, added: Sequence[float], against: str, bound: int, note: str
+    ) -> "Measurement":
+        """Added bytes, in MB: the most is what counts, and the last is shown."""
+        found = [size / 2**20 for size in added]
+        return cls(
+            name, what, f"{found[-1]:.0f} MB", against, max(found), min(found), max(found), len(found), bound=bound,
+            unit="MB", note=note,
+        )  # fmt: skip
+
     @property
     def holds(self) -> bool:
         """Whether the ratio keeps the bound (True where there is none)."""
@@ -66,10 +82,14 @@ class Timed:
 
     def measurement(self, name: str, what: str, against: str, **more: Any) -> Measurement:
         """The line of the table for this timing; ``against`` names the baseline."""
-        return Measurement(
-            name, what, duration(self.ours), f"{duration(self.baseline)}, {against}",
-            statistics.median(self.ratios), min(self.ratios), max(self.ratios), len(self.ratios), **more,
-        )  # fmt: skip
+        baseline = f"{duration(self.baseline)}, {against}"
+        return Measurement.of(name, what, duration(self.ours), baseline, self.ratios, **more)
+
+    @classmethod
+    def of(cls, ours: Sequence[float], baseline: Sequence[float]) -> "Timed":
+        """From the seconds of blocks that took turns."""
+        ratios = [mine / theirs for mine, theirs in zip(ours, baseline, strict=True)]
+        return cls(statistics.median(ours), statistics.median(baseline), ratios)
 
 
 def compare_times(
@@ -97,19 +117,15 @@ def compare_times(
     for _ in range(warm_up):
         seconds(ours, calls)
         seconds(baseline, baseline_calls)
-    pairs = []
+    mine, theirs = [], []
     for turn in range(repeats):
         # The order within a pair alternates: what ran before leaves its mark on the caches.
         if turn % 2:
-            theirs, mine = seconds(baseline, baseline_calls), seconds(ours, calls)
-        else:
-            mine, theirs = seconds(ours, calls), seconds(baseline, baseline_calls)
-        pairs.append((mine, theirs))
-    return Timed(
-        statistics.median(mine for mine, _ in pairs),
-        statistics.median(theirs for _, theirs in pairs),
-        [mine / theirs for mine, theirs in pairs],
-    )
+            theirs.append(seconds(baseline, baseline_calls))
+        mine.append(seconds(ours, calls))
+        if turn % 2 == 0:
+            theirs.append(seconds(baseline, baseline_calls))
+    return Timed.of(mine, theirs)
 
 
 def seconds(function: Callable[[], object], calls: int = 1) -> float:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -40,14 +41,12 @@ def measure(progress: Callable[[str], None]) -> list[Measurement]:
         )  # fmt: skip
         for what in ("step", "refresh"):
             times, waits = seen[what]["seconds"], seen[what]["collectives"]
-            shares = sorted(100 * wait / time for wait, time in zip(waits, times, strict=True))
-            middle = len(times) // 2
+            shares = [100 * wait / time for wait, time in zip(waits, times, strict=True)]
             found.append(
-                Measurement(
+                Measurement.of(
                     f"{what}, {several}", f"mlp on 1280-d vectors, 48 a process; {seen[what]['calls']:g} "
                     "collectives; the same index on every rank: checked",
-                    f"{duration(sorted(waits)[middle])} in collectives", f"{duration(sorted(times)[middle])} in all",
-                    shares[middle], shares[0], shares[-1], len(times), unit="%",
+                    f"{duration(median(waits))} in collectives", f"{duration(median(times))} in all", shares, unit="%",
                 )
             )  # fmt: skip
     return found

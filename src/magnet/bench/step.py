@@ -61,9 +61,9 @@ def refresh() -> Measurement:
         rest()
         others = sorted(seconds(rest) for _ in range(5))
     shares = [100 * other / (other + passes) for other in others]
-    return Measurement(
+    return Measurement.of(
         "refresh", f"all but the forward passes, {len(bench.train):,} images of 28 px, convnet", duration(others[2]),
-        f"{duration(others[2] + passes)}, the whole refresh", shares[2], shares[0], shares[-1], 5, bound=3.0, unit="%",
+        f"{duration(others[2] + passes)}, the whole refresh", shares, bound=3.0, unit="%",
         note="Fashion-MNIST" if folder else "random images with the classes' patterns; MAGNET_FASHION_MNIST=FOLDER"
         " takes the real ones",
     )  # fmt: skip

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magnet.commands.terminal import RunFolder, given_options, progress, read_options, say_notes
-from magnet.errors import UserError, percent
+from magnet.errors import UserError
 from magnet.files import check_file, read_json
-from magnet.training.config import BUNDLE, check_bundle, check_model
+from magnet.training.config import BUNDLE, CONFIG, check_bundle, check_model
 
 if TYPE_CHECKING:
     from magnet.export import Model
@@ -23,8 +23,9 @@ HELP = """Write a run as one ONNX file, or as a folder that works without the ru
 The ONNX file takes vectors, or images in 0..1, and gives the representation, calibrated class probabilities and the
 nearest cluster; class names and the preprocessing are in its metadata. It is checked against PyTorch on examples of the
 run's data before it is there. The folder is for `magnet classify`, `magnet search` and magnet.load(): safetensors and
-JSON, nothing of which is executed. RUN may be such a folder too. What is said of the error is what `magnet evaluate`
-has for the same view: the plain view of images for a file, the mean of the test views for a folder.
+JSON, nothing of which is executed. RUN may be such a folder too. The error that is printed
+is that of `magnet evaluate` for the same view: the plain view of images for a file, the mean of the test views for a
+folder.
 
 examples:
   magnet export runs/photos --to photos.onnx
@@ -71,6 +72,8 @@ def main(arguments: Sequence[str]) -> None:
     check_model(options.run)
     (check_file if onnx else check_bundle)(options.to, force=options.force)
 
+    from magnet.export.bundle import describe_error
+
     with progress("embedding") as report:
         source = open_source(options.run, report)
         say_notes(source.notes)
@@ -81,36 +84,27 @@ def main(arguments: Sequence[str]) -> None:
         result["pushed"] = push_folder(options.to, options.push)
     if options.json:
         print(json.dumps(result, indent=1))
-    elif onnx:
+        return
+    size = f"{options.to} ({result['bytes'] / 1e6:.1f} MB)"
+    if onnx:
         kind = "examples of the run's data" if result["real"] else "random inputs, the run's data being out of reach"
+        same = "all" if result["labels"] == result["examples"] else result["labels"]
         print(
-            f"{options.to} ({result['bytes'] / 1e6:.1f} MB) agrees with PyTorch on {result['examples']} {kind}: "
-            f"representations to {result['representation']:.1e}, probabilities to {result['probabilities']:.1e}, "
-            f"{'all' if result['labels'] == result['examples'] else result['labels']} labels the same"
+            f"{size} agrees with PyTorch on {result['examples']} {kind}: representations to "
+            f"{result['representation']:.1e}, probabilities to {result['probabilities']:.1e}, {same} labels the same"
         )
     else:
         search = f"{result['references']} references" if result["references"] else "no references, so no search"
-        print(f"{options.to} ({result['bytes'] / 1e6:.1f} MB) holds {result['clusters']} clusters and {search}")
-    if not options.json:
-        print(describe_error(result["measured"]))
-    if options.push and not options.json:
+        print(f"{size} holds {result['clusters']} clusters and {search}")
+    print(describe_error(result["measured"]))
+    if options.push:
         print(f"pushed to {result['pushed']}")
-
-
-def describe_error(measured: dict[str, Any] | None) -> str:
-    """A line on the error of the exported model, if it is known."""
-    if measured is None:
-        return "its error is not known here: that takes a run and the test part of its data"
-    view = "" if measured["view"] == "vector" else f" ({measured['view']})"
-    error, n, part = percent(measured["error"]), f"{measured['n']:,}", measured["split"]
-    return f"its error is {error} on the {n} examples of the {part} part, by {measured['classifier']}{view}"
 
 
 def open_source(folder: Path, report: Any) -> "Run | Model":
     """The run, with its data if that can be opened; or the model of a bundle."""
     from magnet.export import load
     from magnet.runs.run import Run
-    from magnet.training.config import CONFIG
 
     if not (folder / CONFIG).is_file():
         return load(folder)

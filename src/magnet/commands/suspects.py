@@ -1,7 +1,6 @@
 """magnet suspects."""
 
 import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +8,9 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from magnet.commands.terminal import RunFolder, plain, progress, read_options, say_notes, table
+from magnet.commands.terminal import RunFolder, open_run, plain, read_options, table
 from magnet.errors import UserError, check_at_least
-from magnet.files import check_file
+from magnet.files import check_file, writing
 from magnet.training.config import check_run
 
 HELP = """The examples whose labels are likely wrong, worst first.
@@ -52,12 +51,9 @@ def main(arguments: Sequence[str]) -> None:
         check_file(options.out, force=options.force, kinds=(".csv",))
     check_run(options.run)
 
-    from magnet.runs.run import Run
     from magnet.runs.suspects import find_suspects
 
-    with progress("judging") as report:
-        run = Run(options.run, report=report)
-        say_notes(run.notes)
+    with open_run(options.run, "judging") as run:
         found = find_suspects(run, options.part)
     if not found:
         raise UserError(f"{run.data.spec} has no {options.part} part; choose another with --part")
@@ -66,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.out is None:
         _show(found, judged, Console(highlight=False))
         return
-    _write(options.out, found)
+    write_csv(options.out, found)
     print(f"{len(found)} of {judged} examples are in {options.out}, the likeliest wrong label first")
 
 
@@ -83,13 +79,11 @@ def _show(found: list[dict[str, Any]], judged: int, console: Console) -> None:
         console.print(f"and {len(found) - SHOWN} more: --out suspects.csv writes all of them", style="dim")
 
 
-def _write(path: Path, found: list[dict[str, Any]]) -> None:
+def write_csv(path: Path, found: list[dict[str, Any]]) -> None:
     """Write the table whole or not at all."""
     from magnet.report.explorer.table import safe_cell
-    from magnet.report.html import write_whole
 
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream)
-    writer.writerow(["path", "label", "suggestion", "loss", "probability", "split", "row"])
-    writer.writerows([safe_cell(value) for value in row.values()] for row in found)
-    write_whole(path, stream.getvalue().encode("utf-8", "surrogateescape"))
+    with writing(path) as draft, draft.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["path", "label", "suggestion", "loss", "probability", "split", "row"])
+        writer.writerows([safe_cell(value) for value in row.values()] for row in found)

@@ -4,12 +4,12 @@ import ast
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_type_hints
 
 import tyro
 from rich.console import Console
@@ -17,8 +17,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from magnet.errors import UserError, check_at_least, percent
+from magnet.errors import UserError, check_at_least, first_few, percent
 from magnet.training.config import check_model
+
+if TYPE_CHECKING:
+    from magnet.runs.run import Run
+    from magnet.training.inputs import Report
 
 T = TypeVar("T")
 RULES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}
@@ -38,7 +42,6 @@ Inputs = Annotated[
         help_behavior_hint="(one or more)",
     ),
 ]
-Report = Callable[[int, int], None]  # called with the amount done and the total
 
 
 def read_options(kind: type[T], command: str, description: str, arguments: Sequence[str], **more: Any) -> T:
@@ -97,16 +100,9 @@ class Question:
 
     def check(self) -> None:
         """Refuse wrong options before anything is loaded."""
-        check_dims(self.dims)
+        check_at_least("dims", self.dims, 0)
         check_model(self.run)
         check_inputs(self.inputs)
-
-
-def check_dims(dims: int) -> None:
-    """Refuse a number of dimensions that there cannot be."""
-    if dims < 0:
-        raise UserError(f"--dims must be at least 1, or 0 for all; found {dims}")
-    check_at_least("dims", dims, 0)
 
 
 def check_inputs(paths: Iterable[Path]) -> None:
@@ -168,7 +164,7 @@ def table(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = (
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Report]:
+def progress(what: str) -> "Iterator[Report]":
     """Show a progress bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     if not sys.stderr.isatty():
@@ -189,6 +185,17 @@ def progress(what: str) -> Iterator[Report]:
         bar.stop()
 
 
+@contextmanager
+def open_run(folder: Path, what: str = "embedding", **options: Any) -> "Iterator[Run]":
+    """Open a run, print its notes, and show a progress bar for as long as the block works with it."""
+    from magnet.runs.run import Run
+
+    with progress(what) as report:
+        run = Run(folder, report=report, **options)
+        say_notes(run.notes)
+        yield run
+
+
 def show_evaluation(result: dict[str, Any], console: Console) -> None:
     """Print the result of an evaluation."""
     console.print(
@@ -201,12 +208,9 @@ def show_evaluation(result: dict[str, Any], console: Console) -> None:
             f"  {result['seen']} of them are training examples, which the classifiers are made of", style="yellow"
         )
     if result["left_out"]:
-        names = ", ".join(result["unknown"][:3]) + (", ..." if len(result["unknown"]) > 3 else "")
-        console.print(
-            plain(
-                f"  {result['left_out']} more were left out: their classes are unknown to the run ({names})", "yellow"
-            )
-        )
+        names = first_few(result["unknown"])
+        note = f"  {result['left_out']} more were left out: their classes are unknown to the run ({names})"
+        console.print(plain(note, "yellow"))
     columns = {"error": "error", "error@5": "error@5", "ECE": "ece", "calibrated": "ece_calibrated"}
     several = result["views"] > 1
     errors = table("", *columns, *(["plain view"] * several), right=(*columns, "plain view"))
@@ -226,12 +230,9 @@ def show_evaluation(result: dict[str, Any], console: Console) -> None:
     _show_pairs(result["verification"], console)
     if "judge" in result:
         judged = result["judge"]
-        console.print(
-            plain(
-                f"Judged by {judged['classes']} other labels ({judged['labels']}), which were not trained on: error "
-                f"{percent(judged['knc']['error'])} by kNC, {percent(judged['knn']['error'])} by soft kNN\n"
-            )
-        )
+        errors_of = " and ".join(f"{percent(judged[key]['error'])} by {RULES[key]}" for key in ("knc", "knn"))
+        what = f"{judged['classes']} other labels ({judged['labels']}), which were not trained on"
+        console.print(plain(f"Judged by {what}: error {errors_of}\n"))
     if not result["worst"]:
         console.print("No example gets a wrong label.")
         return

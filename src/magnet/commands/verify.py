@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from magnet.commands.terminal import RunFolder, check_inputs, plain, progress, read_options, say_notes
+from magnet.commands.terminal import RunFolder, check_inputs, open_run, plain, read_options
 from magnet.errors import UserError, percent
 from magnet.training.config import check_run
 
@@ -48,8 +48,7 @@ def main(arguments: Sequence[str]) -> None:
     check_run(options.run)
     check_inputs([options.first, options.second])
 
-    with progress("embedding") as report:
-        answers = verify(options, report)
+    answers = verify(options)
     if options.json:
         print(json.dumps(answers, indent=1))
         return
@@ -67,31 +66,29 @@ def main(arguments: Sequence[str]) -> None:
     )
 
 
-def verify(options: Verify, report: Any) -> dict[str, Any]:
+def verify(options: Verify) -> dict[str, Any]:
     """The distance of each pair, the threshold, and its rates of false and true accepts."""
     import torch
 
     from magnet.commands.inputs import embed_queries, read_queries
     from magnet.evaluation.errors import verification
-    from magnet.runs.run import Run
 
-    run = Run(options.run, report=report)
-    say_notes(run.notes)
-    first, second = (read_queries(run.kind, run.shape, [path]) for path in (options.first, options.second))
-    if len(first.names) != len(second.names):
-        raise UserError(
-            f"{options.first} holds {len(first.names)} examples and {options.second} {len(second.names)}: they are "
-            "compared in pairs"
-        )
-    part = "validation" if len(run.data.indices("validation")) else "test"
-    rows, sigma = run.data.indices(part), run.rule("knc").variance ** 0.5
-    found = verification(run.part(part), run.data.labels[rows], rates=[options.false_accepts], unit=sigma)
-    if not found or not found["at"]:
-        raise UserError(
-            f"the {part} part of {run.data.spec} has too few pairs for a threshold at --false-accepts "
-            f"{options.false_accepts:g}: give a higher rate"
-        )
-    r, s = (embed_queries(run, queries, test=False) for queries in (first, second))
+    with open_run(options.run) as run:
+        first, second = (read_queries(run.kind, run.shape, [path]) for path in (options.first, options.second))
+        if len(first.names) != len(second.names):
+            raise UserError(
+                f"{options.first} holds {len(first.names)} examples and {options.second} {len(second.names)}: they are "
+                "compared in pairs"
+            )
+        part = "validation" if len(run.data.indices("validation")) else "test"
+        rows, sigma = run.data.indices(part), run.rule("knc").variance ** 0.5
+        found = verification(run.part(part), run.data.labels[rows], rates=[options.false_accepts], unit=sigma)
+        if not found or not found["at"]:
+            raise UserError(
+                f"the {part} part of {run.data.spec} has too few pairs for a threshold at --false-accepts "
+                f"{options.false_accepts:g}: give a higher rate"
+            )
+        r, s = (embed_queries(run, queries, test=False) for queries in (first, second))
     distances = (torch.linalg.vector_norm(r - s, dim=1) / sigma).tolist()
     (row,) = found["at"]
     return {

@@ -6,6 +6,7 @@ Nothing that is read is executed.
 import json
 import math
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 import magnet
 from magnet.backbones import Backbone, WhitenedEmbedding, build
-from magnet.errors import UserError, checked
+from magnet.errors import UserError, checked, one_line, percent
 from magnet.export.description import Description, NetworkPart, ViewsPart, VotesPart, preprocessing
 from magnet.export.model import Model
 from magnet.files import (
@@ -131,6 +132,15 @@ def measured(run: Run | Model, *, plain: bool) -> dict[str, Any] | None:
     return {"classifier": "kNC", "view": view, "error": error, "n": found["n"], "split": found["split"]}
 
 
+def describe_error(measured: dict[str, Any] | None) -> str:
+    """A line on what `measured` found."""
+    if measured is None:
+        return "The error is not known here: that takes a run and the test part of its data."
+    view = "" if measured["view"] == "vector" else f" ({measured['view']})"
+    error, n, part = percent(measured["error"]), f"{measured['n']:,}", measured["split"]
+    return f"Error {error} on the {n} examples of the {part} part, by {measured['classifier']}{view}."
+
+
 def export_bundle(
     run: Run | Model,
     folder: str | os.PathLike[str],
@@ -151,12 +161,14 @@ def export_bundle(
     check_bundle(folder, force=force)
     if with_references and model.references is None:
         raise UserError("the model has no references that could go along")
-    references = model.references if with_references or (with_references is None and _few(model)) else None
+    references = model.references
+    if (with_references is None and references is not None and len(references) > FEW) or with_references is False:
+        references = None
     about = {
         "format": FORMAT,
         "magnet": magnet.__version__,
         "torch": torch.__version__,
-        **model.description.to_dict(),
+        **asdict(model.description),
         "preprocessing": preprocessing(model.description, model.network.mean, model.network.std),
         "measured": measured(run, plain=False),
     }
@@ -183,6 +195,9 @@ def read_bundle(folder: Path, device: torch.device) -> Model:
     try:
         description = Description.from_dict(about)
         files = checked(about.get("files"), dict[str, str], "files")
+        for name in {NETWORK, CLUSTERS, *files} & {NETWORK, CLUSTERS, REFERENCES, NAMES}:
+            if not (folder / name).is_file():
+                raise UserError(f"{name} is missing")
         tensors = {name: _load(folder, name, files) for name in (NETWORK, CLUSTERS)}
         sizes = check_layout(tensors[CLUSTERS], {**LAYOUT, "shifts": "float J d"}, CLUSTERS)
         network = _network(description, tensors[NETWORK])
@@ -197,8 +212,7 @@ def read_bundle(folder: Path, device: torch.device) -> Model:
     except UserError as error:
         raise UserError(f"the bundle {folder} cannot be used: {error}") from error
     except (RuntimeError, TypeError, ValueError, KeyError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"the bundle {folder} is broken ({reason}): export it anew") from error
+        raise UserError(f"the bundle {folder} is broken ({one_line(error)}): export it anew") from error
     return model
 
 
@@ -233,10 +247,6 @@ def _network(description: Description, tensors: dict[str, Tensor]) -> Backbone:
     return network
 
 
-def _few(model: Model) -> bool:
-    return model.references is not None and len(model.references) <= FEW
-
-
 def _check(model: Model) -> None:
     """Raise if the parts of a bundle do not fit together."""
     rule, index = model.rule, model.index  # making the rule checks the numbers of the votes
@@ -255,20 +265,14 @@ def _check(model: Model) -> None:
 
 def _load(folder: Path, name: str, files: dict[str, str]) -> dict[str, Tensor]:
     """The tensors of a file of a bundle, which must have the checksum in the description."""
-    try:
-        found = read_tensors(folder / name, None)
-    except FileNotFoundError as error:
-        raise UserError(f"{name} is missing") from error
+    found = read_tensors(folder / name, None)
     if found.digest != files.get(name):
         raise UserError(f"{name} is not the file that {BUNDLE} names")
     return found.tensors
 
 
 def _names(folder: Path, files: dict[str, str]) -> list[str]:
-    try:
-        if file_digest(folder / NAMES) != files.get(NAMES):
-            raise UserError(f"{NAMES} is damaged: it does not have the checksum that {BUNDLE} names")
-        names: list[str] = read_json(folder / NAMES, list[str])
-        return names
-    except FileNotFoundError as error:
-        raise UserError(f"{NAMES} is missing") from error
+    if NAMES not in files or file_digest(folder / NAMES) != files[NAMES]:
+        raise UserError(f"{NAMES} is damaged: it does not have the checksum that {BUNDLE} names")
+    names: list[str] = read_json(folder / NAMES, list[str])
+    return names

@@ -1,7 +1,7 @@
 """The description of a model: everything but its tensors."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from magnet.backbones import check_backbone
@@ -67,13 +67,9 @@ class Description:
         """What the model takes."""
         return "vectors" if len(self.network.shape) == 1 else "images"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Description":
-        """The inverse of `to_dict`; other entries of ``values`` are ignored."""
+        """The inverse of `dataclasses.asdict`; other entries of ``values`` are ignored."""
         known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
         found: Description = checked(known, cls, "the description of the model")
         # A description must not make timm download weights.

@@ -7,8 +7,8 @@ from typing import Any
 
 from huggingface_hub import HfApi, ModelCard, ModelCardData, ModelHubMixin, snapshot_download
 
-from magnet.errors import UserError
-from magnet.export.bundle import export_bundle, load, measured, model_of
+from magnet.errors import UserError, first_few, one_line
+from magnet.export.bundle import describe_error, export_bundle, load, measured, model_of
 from magnet.export.model import Model
 from magnet.files import replacing
 from magnet.runs.run import Run
@@ -40,28 +40,12 @@ class HubModel(ModelHubMixin):
     def __init__(self, run: Run | Model) -> None:
         self.model, self._source = model_of(run), run
 
-    def save_pretrained(self, save_directory: str | os.PathLike[str], **options: Any) -> str | None:
-        """Write the folder; with ``push_to_hub=True`` and ``repo_id``, push it too."""
-        config = options.pop("config", None) or describe_config(self.model)
-        found: str | None = super().save_pretrained(Path(save_directory), config=config, **options)
-        return found
-
-    def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Upload the folder to the Hub, under an account that is logged in, or with ``token``."""
-        config = options.pop("config", None) or describe_config(self.model)
-        return str(super().push_to_hub(repo_id, config=config, **options))
-
-    def generate_model_card(self, *args: Any, **options: Any) -> ModelCard:
-        """The model card; see `make_card`."""
-        return make_card(self._source)
-
     def _save_pretrained(self, save_directory: Path) -> None:
-        # The folder exists already: the bundle is written to a new one, then moved into it.
-        bundle = save_directory / ".bundle"
-        export_bundle(self._source, bundle)
-        for file in sorted(bundle.iterdir()):
+        # The folder exists already: all is written to a new one, then moved into it.
+        made = write_hub_folder(self._source, save_directory / ".bundle")
+        for file in sorted(made.iterdir()):
             file.replace(save_directory / file.name)
-        bundle.rmdir()
+        made.rmdir()
 
     @classmethod
     def _from_pretrained(cls, *, model_id: str, **options: Any) -> "HubModel":
@@ -90,14 +74,13 @@ def describe_config(model: Model) -> dict[str, Any]:
 def make_card(run: Run | Model) -> ModelCard:
     """The model card: what the model is, its measured error, its settings, and how to use it."""
     model = model_of(run)
-    part, error = model.description, measured(run, plain=False)
+    part = model.description
     images = part.kind == "images"
     data = ModelCardData(
         library_name=LIBRARY,
         tags=["metric-learning", "magnet-loss", "embeddings", part.method.split("(")[0]],
         pipeline_tag="image-classification" if images else "tabular-classification",
     )
-    some = ", ".join(model.classes[:SHOWN]) + (", ..." if len(model.classes) > SHOWN else "")
     takes = f"images, seen at {part.views.size} pixels" if images else f"vectors of {part.network.shape[0]} numbers"
     lines = [
         f"---\n{data.to_yaml()}\n---",
@@ -105,9 +88,9 @@ def make_card(run: Run | Model) -> ModelCard:
         f"A representation of {model.network.dim} dimensions, trained with `{part.method}` on a "
         f"`{part.network.backbone}` network, with {len(model.index)} clusters that vote for labels (kNC). "
         f"It takes {takes}.",
-        f"**Classes.** {some}",
+        f"**Classes.** {first_few(model.classes, SHOWN)}",
         "## Measured",
-        _error_line(error),
+        describe_error(measured(run, plain=False)),
         f"Probabilities are calibrated on {part.votes.calibrated_on}.",
         "## Use",
         f"```python\n# pip install {LIBRARY}\nfrom magnet.export.hub import HubModel\n\n"
@@ -144,18 +127,8 @@ def push_folder(folder: Path, repo: str) -> str:
         address = str(api.create_repo(repo, exist_ok=True))
         api.upload_folder(repo_id=repo, folder_path=folder)
     except Exception as error:  # of the network, of the Hub, or of its library, whose errors have no common class
-        reason = " ".join(str(error).split())[:300]
-        raise UserError(f"{folder} is written, but cannot be pushed to {repo}: {reason}") from error
+        raise UserError(f"{folder} is written, but cannot be pushed to {repo}: {one_line(error, 300)}") from error
     return address
-
-
-def _error_line(error: dict[str, Any] | None) -> str:
-    if error is None:
-        return "The error is not known here: the test part of the data was out of reach when this was written."
-    return (
-        f"Error {100 * error['error']:.1f} % on the {error['n']:,} examples of the {error['split']} part, by "
-        f"{error['classifier']} ({error['view']})."
-    )
 
 
 def _settings(run: Run | Model) -> str:

@@ -284,7 +284,7 @@ def classified(model: Model, inputs: Inputs, refuse: bool) -> list[dict[str, Any
 
 
 async def read_body(request: Request, most: int, take: Callable[[int], None]) -> bytes:
-    """The body of a request, given up as soon as it is too large; ``take`` is told of its bytes as they arrive."""
+    """The body of a request, given up as soon as it is too large; ``take`` is called with each number of bytes."""
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:
         raise HTTPException(413, f"the request has {int(length):,} bytes; at most {most:,} are taken")
@@ -305,17 +305,14 @@ def sent_vectors(media: str, body: bytes, width: int) -> np.ndarray:
     rows = _entries(media, body, "vectors")
     try:
         found = np.asarray(rows)
-        if found.dtype.kind not in "iuf":  # numpy would read numbers from text, too
-            raise TypeError
-        table = found.astype(np.float32)
-    except (TypeError, ValueError, OverflowError):
-        raise UserError(f"vectors must be lists of {width} numbers, all of the same length") from None
-    if table.ndim != 2 or table.shape[1] != width:
-        raise UserError(f"vectors must be lists of {width} finite numbers; found shape {table.shape}")
-    if not np.isfinite(table).all():
-        raise UserError(
-            f"vectors must be lists of {width} finite numbers; found NaN, infinity or more than float32 holds"
-        )
+    except ValueError:  # of different lengths
+        found = np.empty(0, object)
+    if found.dtype.kind not in "iuf":  # text, from which numpy would read numbers too
+        raise UserError(f"vectors must be lists of {width} numbers, all of the same length")
+    table = found.astype(np.float32)
+    if table.shape[1:] != (width,) or not np.isfinite(table).all():
+        what = f"shape {table.shape}" if table.shape[1:] != (width,) else "NaN, infinity or more than float32 holds"
+        raise UserError(f"vectors must be lists of {width} finite numbers; found {what}")
     return table
 
 
