@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -93,6 +94,27 @@ def test_a_very_busy_machine_still_notices_a_stopped_rank(monkeypatch):
     heartbeat._watch()
     assert said == ["rank 1 has not answered for 0.01 seconds"]
     assert len(waits) < 10
+
+
+def test_nothing_beats_after_the_end(monkeypatch):
+    """A thread that is still in the store when the interpreter ends aborts the process: rank 1 ended with SIGABRT."""
+    inside, begun = threading.Event(), []
+
+    class Store:
+        def set(self, *_):
+            inside.set()
+            time.sleep(0.3)
+
+        check = set
+
+    monkeypatch.setattr(distribution, "EVERY", 0.001)
+    monkeypatch.setattr(distribution, "TCPStore", lambda *_, **__: None)
+    monkeypatch.setattr(distribution, "PrefixStore", lambda *_: Store())
+    with distribution.Heartbeat(0, 1) as heartbeat:
+        begun.append(heartbeat._thread.is_alive())
+        inside.wait(10)
+    assert begun == [True]
+    assert not heartbeat._thread.is_alive()
 
 
 ONE_STOPS = """

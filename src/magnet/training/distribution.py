@@ -40,7 +40,9 @@ class Heartbeat:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # A thread that is inside the store when the interpreter ends would abort this process, and with it the others.
         self._end.set()
+        self._thread.join(timeout=SILENCE)
 
     def _watch(self) -> None:
         address, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "0"))
