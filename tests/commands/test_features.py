@@ -78,7 +78,7 @@ def test_without_any_weights_it_says_how_to_get_them(complaint, photos, tmp_path
 def test_train_says_what_it_chose_and_how_to_go_on_from_a_frozen_trunk(magnet, photos, convnet, tmp_path):
     words = ["--data", photos, *convnet, "--epochs", "1", "--dim", "8"]
     shown = magnet("train", *words, "--freeze", "--out", tmp_path / "first")
-    assert "magnet with convnet to 8 dimensions, trunk frozen; whitened start, preset pretrained" in shown
+    assert "magnet with convnet to at most 8 dimensions, trunk frozen; whitened start, preset pretrained" in shown
     assert "features" in shown.split("The run is in")[1].splitlines()[0]  # where the time went
     go_on = f"magnet train --data {photos} --warm-start {tmp_path / 'first'}"
     assert go_on in shown

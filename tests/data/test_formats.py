@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 
 import magnet
 from magnet.data import Dataset, open_data
-from magnet.data.sources import kind_of
+from magnet.data.sources import find_source, kind_of
 from magnet.data.tables import list_frame
 from magnet.errors import UserError
 
@@ -212,7 +212,36 @@ def test_columns_that_are_no_numbers_are_left_out_and_named(tmp_path):
     frame().assign(colour="red", target=Y).to_csv(tmp_path / "x.csv", index=False)
     data = open_data(str(tmp_path / "x.csv"))
     assert data.shape == (64,)  # nor is `target`, which may be the labels in other words
-    assert data.notes == ["1 columns that are not numbers were left out: colour"]
+    assert data.notes == ["columns left out, because they are not numbers: colour"]
+
+
+def test_a_spreadsheet_may_write_commas_for_decimals_and_words_for_truth(tmp_path):
+    table = pandas.DataFrame({"whole": range(4), "part": [0.5, -1.25, 3.0, 1e-3], "flag": [True, False] * 2})
+    table["label"] = ["no, really", "yes"] * 2
+    for sep in ";\t":
+        table.to_csv(tmp_path / "x.csv", index=False, sep=sep, decimal=",")
+        data = open_data(str(tmp_path / "x.csv"))
+        assert data.notes == []
+        np.testing.assert_array_equal(data.vectors, table[["whole", "part", "flag"]].to_numpy(np.float32))
+        assert data.classes == ["no, really", "yes"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+def test_a_table_whose_numbers_float32_would_lose_is_refused_with_the_column(kind, tmp_path):
+    def read(values):
+        table = pandas.DataFrame({"a": [1.0, 2.0], "seconds": values, "label": ["x", "y"]})
+        if kind == "frame":
+            return list_frame(table)
+        getattr(table, f"to_{kind}")(tmp_path / f"x.{kind}", index=False)
+        return find_source(str(tmp_path / f"x.{kind}"))()
+
+    with pytest.raises(UserError, match="1 of 2 columns of X, as seconds, from 1700000000 to 1700000001, are lost"):
+        read([1.7e9, 1.7e9 + 1])
+    with pytest.raises(UserError, match=r"X holds 1e\+39, beyond the range of float32"):
+        read([1.0, 1e39])
+    with pytest.raises(UserError, match=r"in 1 of 2 columns \(seconds\); remove or repair them"):
+        read([1.0, np.inf])
+    assert read([1.0, 0.1]).content.dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -222,6 +251,7 @@ def test_columns_that_are_no_numbers_are_left_out_and_named(tmp_path):
         ("a,b,label\n1,2,x\n3,y\n", "line 3: 2 cells, but there are 3 columns"),
         ("a,b,label\n1,2,x\n3,oops,y\n", "line 3: b is 'oops', expected a number"),
         ("a,b,label\n1,2,x\n3,,y\n", "1 of 2 rows of X hold NaN"),
+        ("a,b,label\n", "has no rows below the names of its columns"),
         ("a,b,label\n1,2,x\n3,4,\n", "row 2 of 2 has no label"),
         ("a,a,label\n1,2,x\n", "two columns are called 'a'"),
         ("a,target,class\n1,2,x\n", "target and class may all be the labels; say which: --label target"),

@@ -93,9 +93,10 @@ def _vectors(width: int, paths: Sequence[Path]) -> Queries:
             raise UserError(
                 f"{path} holds {rows.dtype} of shape {rows.shape}, but the run takes rows of {width} numbers"
             )
-        if not np.isfinite(rows).all():
-            raise UserError(f"{path} holds NaN or infinity")
-        tables.append(rows.astype(np.float32))
+        with np.errstate(over="ignore"):
+            tables.append(rows.astype(np.float32))
+        if not np.isfinite(tables[-1]).all():
+            raise UserError(f"{path} holds NaN, infinity or numbers beyond the range of float32")
         names += named or [f"{path}:{i}" for i in range(len(rows))]
     if not names:
         raise UserError(f"{', '.join(map(str, paths))}: no rows")

@@ -155,7 +155,8 @@ def plan(config: TrainConfig, data: "Dataset") -> list[str]:
         length = f"{steps:,} steps of {batch} examples"
     else:
         length = "length and batches chosen by held-out training data"
-    dim = f" to {config.dim} dimensions" if config.dim else ""
+    least = "at most " if config.start == "whitened" else ""  # that many, if there are so many features and examples
+    dim = f" to {least}{config.dim} dimensions" if config.dim else ""
     trunk = ", trunk frozen" if config.freeze else ""
     return [
         f"{data.name}: {len(data):,} {data.kind}{size}, {len(data.classes):,} classes; {counts}",

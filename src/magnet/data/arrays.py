@@ -12,7 +12,7 @@ from numpy.lib import format as npy
 
 from magnet.data.columns import LABELS, VECTORS, find_label, read_labels, read_split, read_test
 from magnet.data.listings import Attributes, Listing, Numbered
-from magnet.errors import UserError
+from magnet.errors import UserError, first_few
 from magnet.files import memory, opened, reading
 
 KEYS = (
@@ -48,7 +48,7 @@ def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
     if "feature_names" in arrays and arrays["feature_names"].shape != X.shape[1:]:
         shape = arrays["feature_names"].shape
         raise UserError(f"{name}: feature_names has shape {shape}, but X has {X.shape[1]} columns.")
-    _check_numbers(X, name)
+    _check_numbers(X, name, _words(arrays.get("feature_names")))
     labels, classes = read_labels(arrays["y"], name, _words(arrays.get("classes")))
     judge = read_labels(arrays["judge"], name, _words(arrays.get("judge_classes"))) if "judge" in arrays else None
     return Listing(
@@ -168,7 +168,7 @@ def read_npz(path: Path, keys: tuple[str, ...], required: tuple[str, ...]) -> di
         return {key: _read(path, file, archive, members[key]) for key in keys if key in members}
 
 
-def _check_numbers(X: np.ndarray, name: str) -> None:
+def _check_numbers(X: np.ndarray, name: str, columns: list[str] | None) -> None:
     """Raise if numbers are not finite, or if float32, in which they are used, cannot tell them apart."""
     low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
     # In blocks, so that a file larger than memory is walked through and not loaded.
@@ -179,7 +179,11 @@ def _check_numbers(X: np.ndarray, name: str) -> None:
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         bad = sum(int((~np.isfinite(X[i : i + step]).all(axis=1)).sum()) for i in range(0, len(X), step))
         if bad:
-            raise UserError(f"{name}: {bad} of {len(X)} rows of X hold NaN or infinity; remove or repair them.")
+            where = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))
+            raise UserError(
+                f"{name}: {bad} of {len(X)} rows of X hold NaN or infinity, in {len(where)} of {X.shape[1]} columns "
+                f"({first_few([_called(int(c), columns) for c in where])}); remove or repair them."
+            )
     size = np.maximum(np.abs(low), np.abs(high))
     if len(X) and float(size.max()) > float(np.finfo(np.float32).max):
         raise UserError(
@@ -193,9 +197,13 @@ def _check_numbers(X: np.ndarray, name: str) -> None:
     if len(lost):
         c = int(lost[0])
         raise UserError(
-            f"{name}: {len(lost)} of {X.shape[1]} columns of X, as number {c}, from {low[c]:.12g} to {high[c]:.12g}, "
+            f"{name}: {len(lost)} of {X.shape[1]} columns of X, as {_called(c, columns)}, from {low[c]:.12g} to {high[c]:.12g}, "
             "are lost in float32: subtract the mean of each column and divide by its deviation first."
         )
+
+
+def _called(column: int, names: list[str] | None) -> str:
+    return f"number {column}" if names is None else names[column]
 
 
 def _words(names: np.ndarray | None) -> list[str] | None:

@@ -24,7 +24,7 @@ from magnet.errors import UserError, first_few
 from magnet.files import opened, reading
 
 LONGEST_LINE = 2**24  # characters
-MISSING = ("", "na", "null", "none")  # which a number may be in a CSV: NaN
+WORDS = {"": np.nan, "na": np.nan, "null": np.nan, "none": np.nan, "true": 1.0, "false": 0.0}  # numbers in a CSV
 FILES = ("metadata.csv", "metadata.jsonl")
 
 
@@ -51,7 +51,7 @@ def list_csv(path: Path, label: str = "", judge: str = "") -> Listing:
 
 
 def read_vectors(path: Path) -> tuple[np.ndarray, list[str]]:
-    """The numbers of a CSV of vectors, float32 (n, d), and the names of its rows, if any; it needs no labels."""
+    """The numbers of a CSV of vectors, float64 (n, d), and the names of its rows, if any; it needs no labels."""
     with _rows(path) as rows:
         columns = _header(rows, path)
         roles = assign(columns, str(path), label=None)
@@ -84,12 +84,13 @@ def list_columns(
 
 
 def stack_numbers(columns: Mapping[str, Any], roles: Roles, where: str) -> tuple[np.ndarray, list[str]]:
-    """Vectors float32 (N, d) from the columns (N,) that are numbers, and the names of these columns."""
+    """Vectors (N, d), float32 or float64, from the columns (N,) that are numbers, and the names of these columns."""
     given = {column: np.asarray(columns[column]) for column in roles.others}
     numbers = [column for column, values in given.items() if values.ndim == 1 and values.dtype.kind in "biuf"]
     if not numbers:
         raise no_numbers(where, roles)
-    return np.stack([given[column].astype(np.float32, copy=False) for column in numbers], axis=1), numbers
+    kind = np.result_type(np.float32, *(given[column].dtype for column in numbers))
+    return np.stack([given[column].astype(kind, copy=False) for column in numbers], axis=1), numbers
 
 
 def finish(
@@ -109,10 +110,10 @@ def finish(
     for key, column in {"classes": roles.label, "judge_classes": roles.judge}.items():
         if classes and column is not None and column in classes:
             arrays[key] = np.array(list(classes[column]))
-    listing = list_arrays(arrays, where)
-    listing.name = name
+    listing = list_arrays(arrays, where)  # which refuses what is lost in float32
+    listing.name, listing.content = name, arrays["X"].astype(np.float32, copy=False)
     if left_out:
-        listing.notes.append(f"{len(left_out)} columns that are not numbers were left out: {first_few(left_out, 5)}")
+        listing.notes.append(f"columns left out, because they are not numbers: {first_few(left_out, 5)}")
     return listing
 
 
@@ -192,7 +193,7 @@ def _lines(stream: io.TextIOWrapper, path: Path) -> Iterator[str]:
 
 def _header(rows: Any, path: Path) -> list[str]:
     columns = [name.strip() for name in next(rows, [])]
-    if any(columns) and all(_is_number(name) for name in columns):
+    if any(columns) and all(_number(name) is not None for name in columns):
         raise UserError(f"{path}: the first line holds numbers; expected the names of the columns there.")
     twice = sorted(name for name, count in Counter(columns).items() if count > 1)
     if twice:
@@ -222,47 +223,51 @@ def _read_text(rows: Any, columns: list[str], roles: Roles, path: Path) -> dict[
 
 
 def _read_numbers(rows: Any, columns: list[str], roles: Roles, path: Path) -> tuple[dict[str, Any], list[str]]:
-    """The columns of a table of vectors: ``X`` float32 (n, d), the others as text; and the names of the numbers.
+    """The columns of a table of vectors: ``X`` float64 (n, d), the others as text; and the names of the numbers.
 
-    The first row says which of the columns are numbers.
+    The first row says which of the columns are numbers. Beside other separators than commas, a comma is for decimals.
     """
     named = (roles.label, roles.judge, roles.split, roles.test, roles.name)
     texts: dict[str, list[str]] = {name: [] for name in named if name is not None}
     places = [(columns.index(name), texts[name]) for name in texts]
     numbers: list[int] | None = None
     vectors: list[np.ndarray] = []
+    commas = rows.dialect.delimiter != ","
     for row in rows:
         if not row:
             continue
         if len(row) != len(columns):
             raise UserError(f"{path}, line {rows.line_num}: {len(row)} cells, but there are {len(columns)} columns.")
         if numbers is None:
-            numbers = [i for i in map(columns.index, roles.others) if _is_number(row[i])]
+            numbers = [i for i in map(columns.index, roles.others) if _number(row[i], commas) is not None]
         for place, text in places:
             text.append(row[place].strip())
         try:
-            vectors.append(np.array([float(row[i]) for i in numbers], np.float32))
+            found = [float(row[i]) for i in numbers]
         except ValueError:
-            vectors.append(np.array([_number(row[i], columns[i], path, rows.line_num) for i in numbers], np.float32))
+            found = [_expect_number(row[i], commas, columns[i], path, rows.line_num) for i in numbers]
+        vectors.append(np.array(found))
+    if numbers is None:
+        raise UserError(f"{path}: has no rows below the names of its columns.")
     if not numbers:
         raise no_numbers(str(path), roles)
     return {"X": np.stack(vectors), **texts}, [columns[i] for i in numbers]
 
 
-def _number(cell: str, column: str, path: Path, line: int) -> float:
-    if not _is_number(cell):
+def _expect_number(cell: str, commas: bool, column: str, path: Path, line: int) -> float:
+    found = _number(cell, commas)
+    if found is None:
         raise UserError(f"{path}, line {line}: {column} is {cell!r}, expected a number as in the rows before.")
-    return float("nan") if cell.strip().lower() in MISSING else float(cell)
+    return found
 
 
-def _is_number(cell: str) -> bool:
-    if cell.strip().lower() in MISSING:
-        return True
+def _number(cell: str, commas: bool = False) -> float | None:
+    """The number in a cell, which may have a comma for decimals; None where there is none."""
+    word = cell.strip().lower()
     try:
-        float(cell)
+        return WORDS[word] if word in WORDS else float(word.replace(",", ".") if commas else word)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def find_metadata(folder: Path) -> dict[Path, int | None]:
