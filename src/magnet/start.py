@@ -201,10 +201,14 @@ class WithinClusters:
         self._scale = scale
         if width > min(WIDE, rows):
             self._basis = self._principal(x, seed)
+        only = self.coordinates(x) if rows <= BLOCK else None
+
+        def coordinates(block: slice) -> Tensor:
+            return self.coordinates(x[block]) if only is None else only
 
         groups, count = labels, int(labels.max()) + 1
         if n_clusters > 1:
-            index = cluster(torch.cat([self._centred(x[block]).float() for block in blocks]), labels, n_clusters, seed)
+            index = cluster(torch.cat([coordinates(block).float() for block in blocks]), labels, n_clusters, seed)
             groups, count = index.assignments, len(index)
         sizes = torch.bincount(groups, minlength=count).double().clamp_min(1)
         width = len(scale) if self._basis is None else self._basis.shape[1]
@@ -212,10 +216,10 @@ class WithinClusters:
         scatter = torch.zeros(width, width, dtype=torch.float64)
         around = 0.0  # the sum of |z|^2 around the mean of all
         for block in blocks:
-            means.index_add_(0, groups[block], self._centred(x[block]))
+            means.index_add_(0, groups[block], coordinates(block))
         means /= sizes[:, None]
         for block in blocks:
-            z = self._centred(x[block])
+            z = coordinates(block)
             around += float(z.square().sum())
             z = z - means[groups[block]]
             scatter.addmm_(z.T, z)
@@ -230,6 +234,12 @@ class WithinClusters:
 
     def start(self, shrinkage: float, dim: int) -> Start:
         """The start of this shrinkage, with k = min(dim, features) dimensions."""
+        inner = self.whitening(shrinkage, dim)
+        components = inner / self._scale[:, None] if self._basis is None else self._basis @ inner
+        return Start(self.power, self.mean, components.T.contiguous())
+
+    def whitening(self, shrinkage: float, dim: int) -> Tensor:
+        """The map (q, k) of the start of this shrinkage, which is applied to `coordinates`."""
         level = self._values.mean()
         whitening = ((1 - shrinkage) * self._values + shrinkage * level).clamp_min(1e-9 * level).rsqrt()
         # The right singular vectors, by way of the smaller of the two products: clusters may be many.
@@ -243,24 +253,26 @@ class WithinClusters:
         # Inside clusters the whitened variance grows with the eigenvalue, and those come in ascending order.
         rest = torch.eye(len(self._values), dtype=torch.float64).flip(0)[: max(0, dim - len(between))]
         directions, _ = torch.linalg.qr(torch.cat([between, rest]).T)
-        inner = (self._vectors * whitening) @ directions
-        components = inner / self._scale[:, None] if self._basis is None else self._basis @ inner
-        return Start(self.power, self.mean, components.T.contiguous())
+        inner: Tensor = (self._vectors * whitening) @ directions
+        return inner
 
-    def _centred(self, x: Tensor) -> Tensor:
+    def coordinates(self, x: Tensor) -> Tensor:
         """The rows of x (n, d) in the space that is whitened (n, q), double precision."""
         z = raised(x.double(), self.power) - self.mean
         return z / self._scale if self._basis is None else z @ self._basis
 
     def _principal(self, x: Tensor, seed: int) -> Tensor:
-        """A basis (d, q) of the principal components of wide data, the scale of the features included."""
-        from sklearn.decomposition import PCA
-
-        rows, width = x.shape
-        kept = min(rows, width, NARROW if width > WIDE else width)
+        """A basis (d, q) of the examples, or of the principal components of very wide data; scales included."""
         z = (raised(x.double(), self.power) - self.mean) / self._scale
-        components = PCA(kept, random_state=seed).fit(z.numpy()).components_
-        return torch.as_tensor(components, dtype=torch.float64).T / self._scale[:, None]
+        rows, width = x.shape
+        if width <= WIDE:  # fewer examples than features: which basis of the examples it is makes no difference
+            basis, _ = torch.linalg.qr(z.T)
+        else:
+            from sklearn.decomposition import PCA
+
+            basis = torch.as_tensor(PCA(min(rows, NARROW), random_state=seed).fit(z.numpy()).components_).double().T
+        scaled: Tensor = basis / self._scale[:, None]
+        return scaled
 
 
 def fit_start(
@@ -333,17 +345,15 @@ class _Spaces:
         """For each shrinkage, the representations (n, k) of the parts of the folds and of the held-out examples."""
         if clusters == 1 and self._of_classes is not None and self._of_classes[0] == (power, scaled):
             return self._of_classes[1]
-        folds, found = self.folds, []
-        spectra = [
-            WithinClusters(*part, clusters, power=power, standardize=scaled, seed=folds.seed) for part in folds.parts
-        ]
-        for shrinkage in self.shrinkages:
-            starts = [spectrum.start(shrinkage, self.dim) for spectrum in spectra]
-            parts, held = (
-                [start(each.x.double()) for start, each in zip(starts, group, strict=True)]
-                for group in (folds.parts, folds.held)
-            )
-            found.append((parts, held))
+        folds = self.folds
+        found: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in self.shrinkages]
+        for part, held in zip(folds.parts, folds.held, strict=True):
+            spectrum = WithinClusters(*part, clusters, power=power, standardize=scaled, seed=folds.seed)
+            of_part, of_held = spectrum.coordinates(part.x), spectrum.coordinates(held.x)
+            for shrinkage, (parts, rest) in zip(self.shrinkages, found, strict=True):
+                whitening = spectrum.whitening(shrinkage, self.dim)
+                parts.append(of_part @ whitening)
+                rest.append(of_held @ whitening)
         if clusters == 1:
             self._of_classes = (power, scaled), found
         return found
