@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import inspect
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -74,6 +75,19 @@ def test_a_public_name_is_defined_in_one_file():
                 if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                     found.setdefault(node.name, []).append(path.name)
     assert {name: files for name, files in found.items() if len(files) > 1 and name not in shared} == {}
+
+
+def test_the_repository_holds_no_links_and_nothing_that_it_ignores():
+    """An environment or a link to one, once committed, ends both commands of a fresh clone."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone of the repository")
+    held = subprocess.run(["git", "ls-files", "--stage"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    ignored = subprocess.run(
+        ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert [line for line in held.splitlines() if line.startswith("120000")] == []
+    assert ignored.stdout == ""
 
 
 @pytest.mark.slow
