@@ -197,8 +197,8 @@ def _check_numbers(X: np.ndarray, name: str, columns: list[str] | None) -> None:
     if len(lost):
         c = int(lost[0])
         raise UserError(
-            f"{name}: {len(lost)} of {X.shape[1]} columns of X, as {_called(c, columns)}, from {low[c]:.12g} to {high[c]:.12g}, "
-            "are lost in float32: subtract the mean of each column and divide by its deviation first."
+            f"{name}: {len(lost)} of {X.shape[1]} columns of X, as {_called(c, columns)}, from {low[c]:.12g} to "
+            f"{high[c]:.12g}, are lost in float32: subtract the mean of each column and divide by its deviation first."
         )
 
 
