@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,9 @@ def test_dynamics_tells_when_triplets_end_is_reached(tmp_path: Path, capsys: pyt
         ):
             below = [at for at, error in curve if error <= end]
             assert step == (below[0] if below else None)
+    for curve, times in zip(values["curves"]["magnet"], values["seconds"]["magnet"], strict=True):
+        assert [error for _, error in times] == [error for _, error in curve]
+        assert all(earlier < later for (earlier, _), (later, _) in pairwise(times))
     assert (tmp_path / "dynamics" / "dynamics.png").is_file()
 
 

@@ -7,10 +7,12 @@ import pytest
 from PIL import Image
 
 from magnet.commands.train import main as train_command
+from magnet.data import open_data
 from magnet.errors import UserError
 from magnet.methods import Options
 from magnet.training.config import TrainConfig
 from magnet.training.presets import PRESETS, start_note, with_preset
+from magnet.training.workbench import complete
 
 # The table of appendix B as printed: Pet, Flowers, Dogs, ImageNet Attributes, hierarchy recovery.
 COLUMNS = ("paper/pets", "paper/flowers", "paper/dogs", "paper/imagenet-attributes", "paper/hierarchy")
@@ -176,3 +178,13 @@ def test_the_help_of_presets_says_what_the_paper_starts_from(capsys):
     with pytest.raises(SystemExit):
         train_command(["--help"])
     assert "three epochs of ImageNet" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(("side", "size"), [(32, 32), (5, 8), (200, 96)])
+def test_a_convnet_from_scratch_sees_images_as_large_as_they_are(tmp_path, side, size):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for i in range(2):
+            Image.new("RGB", (side + 3, side)).save(tmp_path / name / f"{i}.png")
+    config = TrainConfig(data=str(tmp_path), backbone="convnet")
+    assert complete(config, open_data(str(tmp_path))).image_size == size

@@ -1,4 +1,4 @@
-"""The training-curve figure: error against iterations, and how much earlier Magnet is where triplet ends."""
+"""Training curves: error against iterations and seconds, and how much earlier Magnet is where triplet ends."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,8 @@ from statistics import median
 from typing import Any
 
 from magnet.errors import UserError
-from magnet.experiments.lab import Lab
+from magnet.experiments.cache import seconds_curve
+from magnet.experiments.lab import Lab, read_row
 from magnet.experiments.outcome import DIVERGED, Outcome, Table, pretty, seeds
 from magnet.report.plots import Curve, draw_curves
 
@@ -17,18 +18,20 @@ SETTLED = 3  # the last validations, whose mean is the error that a method ends 
 
 def run(lab: Lab) -> Outcome:
     """Train the best configuration of each method with validation after every epoch."""
-    goals = [method for method in lab.methods if method in TRIPLETS]
+    goals = [row for row in lab.methods if read_row(row)[0] in TRIPLETS]
     if not goals:
         raise UserError(f"dynamics asks when the others are where triplet ends: name one of {', '.join(TRIPLETS)}")
     lab.expect(lab.runs_of_best)
     curves: dict[str, list[Curve]] = {}
+    seconds: dict[str, list[Curve]] = {}
     for method in lab.methods:
         best = lab.best(method)
         longer = replace(best, epochs=LONGER * best.epochs, steps=LONGER * best.steps, validate_every=1)
         curves[method] = [lab.judge(seeded, what=f"curve, seed {seeded.seed}") for seeded in lab.seeded(longer)]
+        seconds[method] = [seconds_curve(lab.folder(seeded)) for seeded in lab.seeded(longer)]
     values: dict[str, Any] = {"ends": {m: [settled(c) for c in found] for m, found in curves.items()}}
     values[DIVERGED] = {m: found.count([]) for m, found in curves.items()}
-    values |= {"curves": curves} | {goal: _race(curves, goal) for goal in goals}
+    values |= {"curves": curves, "seconds": seconds} | {goal: _race(curves, goal) for goal in goals}
     rows = [[pretty(m), _percent(values["ends"][m]), *(_steps(values, m, goal) for goal in goals)] for m in lab.methods]
     ratios = "; ".join(f"{pretty(goal)}'s iterations over Magnet's: {_ratios(values[goal]['ratio'])}" for goal in goals)
     table = Table(
@@ -45,6 +48,7 @@ def run(lab: Lab) -> Outcome:
     draw_curves(
         mean, figure, title=f"{lab.data.name}, {seeds(lab.seeds)}", goals=lines, marks=marks,
         marked="the first validation that finds Magnet there",
+        seconds={pretty(m): mean_curve(found) for m, found in seconds.items() if any(found)},
     )  # fmt: skip
     return Outcome([table], [figure], values)
 
@@ -98,12 +102,15 @@ def settled(curve: Sequence[tuple[float, float]]) -> float | None:
     return sum(last) / len(last)
 
 
-def first_at(curve: Curve, error: float) -> int | None:
+def first_at(curve: Curve, error: float) -> float | None:
     """The first step at which a curve is at ``error`` or below."""
     return next((step for step, reached in curve if reached <= error), None)
 
 
 def mean_curve(curves: list[Curve]) -> Curve:
-    """The mean error at each step over curves with the same steps; runs that diverged are left out."""
+    """The mean of curves with equally many points, point by point; runs that diverged are left out."""
     there = [curve for curve in curves if curve]
-    return [(points[0][0], sum(error for _, error in points) / len(points)) for points in zip(*there, strict=True)]
+    return [
+        (sum(place for place, _ in points) / len(points), sum(error for _, error in points) / len(points))
+        for points in zip(*there, strict=True)
+    ]

@@ -24,7 +24,7 @@ CLASS_COLOURS = (
 GOLDEN = 0.618034  # steps of it around the circle of hues keep neighbours in the list apart
 HUES = (0.14, 0.96)  # without red and orange
 MOST_NAMED = 40  # classes in a legend; of more, the colours cannot be told apart anyway
-Curve = Sequence[tuple[int, float]]  # (step, error)
+Curve = Sequence[tuple[float, float]]  # (step or second, error)
 
 
 def pyplot() -> Any:
@@ -117,10 +117,11 @@ def draw_curves(
     *,
     title: str,
     goals: Mapping[str, float],
-    marks: Sequence[tuple[int | None, float]],
+    marks: Sequence[tuple[float | None, float]],
     marked: str,
+    seconds: Mapping[str, Curve] | None = None,
 ) -> None:
-    """Write errors against iterations as a picture whose legend explains every line and mark in it.
+    """Write errors against iterations, and against seconds if there are any, with a legend for every line and mark.
 
     Args:
         curves: by name, points of (step, error); steps are drawn on a logarithmic scale.
@@ -129,32 +130,40 @@ def draw_curves(
         goals: by the name of a curve, the error that it ends at, drawn as a dashed line of its colour.
         marks: (step, error) of the red diamonds; without a step there is none.
         marked: what a red diamond means.
+        seconds: by name, points of (processor seconds, error), drawn beside the iterations.
     """
     plt = pyplot()
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    figure, axis = plt.subplots(figsize=(6.4, 4.0))
-    for number, (name, curve) in enumerate(curves.items()):
-        steps, errors = zip(*curve, strict=True)
-        axis.plot(steps, [100 * error for error in errors], color=COLOURS[number], label=name, marker=".", markersize=4)
-    for number, name in enumerate(curves):
-        if name in goals:
-            end = f"the error at which {name} ends"
-            axis.axhline(100 * goals[name], color=COLOURS[number], linewidth=0.8, linestyle="--", label=end)
+    panels = [("iterations", curves)] + ([("processor seconds, the start included", seconds)] if seconds else [])
+    figure, axes = plt.subplots(1, len(panels), figsize=(6.4 * len(panels), 4.0), sharey=True, squeeze=False)
+    colours = dict(zip(curves, COLOURS, strict=False))
+    for axis, (unit, lines) in zip(axes[0], panels, strict=True):
+        for name, curve in lines.items():
+            places, errors = zip(*curve, strict=True)
+            shown = [100 * error for error in errors]
+            axis.plot(places, shown, color=colours[name], label=name, marker=".", markersize=4)
+        for name in lines:
+            if name in goals:
+                end = f"the error at which {name} ends"
+                axis.axhline(100 * goals[name], color=colours[name], linewidth=0.8, linestyle="--", label=end)
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda place, _: f"{place:,.0f}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set_xlabel(unit)
+        axis.grid(alpha=0.25, which="both")
+        axis.spines[["top", "right"]].set_visible(False)
+    first = axes[0, 0]
     seen = [(step, 100 * error) for step, error in marks if step is not None]
     if seen:
-        axis.plot(*zip(*seen, strict=True), marker="D", color="red", markersize=8, linestyle="", zorder=5, label=marked)
-    axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
-    axis.xaxis.set_minor_formatter(NullFormatter())
-    axis.set_xlabel("iterations")
-    axis.set_ylabel("validation error, %")
-    axis.set_title(title, fontsize=11, loc="left")
-    axis.grid(alpha=0.25, which="both")
-    axis.spines[["top", "right"]].set_visible(False)
+        first.plot(
+            *zip(*seen, strict=True), marker="D", color="red", markersize=8, linestyle="", zorder=5, label=marked
+        )
+    first.set_ylabel("validation error, %")
+    first.set_title(title, fontsize=11, loc="left")
     if curves:
-        axis.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+        first.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     figure.savefig(path, dpi=120, bbox_inches="tight")
     plt.close(figure)
 

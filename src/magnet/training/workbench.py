@@ -154,7 +154,7 @@ def _wishes(backbone: str) -> _Wishes:
 def _image_size(backbone: str, data: Dataset) -> int:
     """The side of the views: the network's own, or less where the images have fewer pixels, in steps of 32."""
     if backbone == "convnet":
-        return min(data.image_size, 96)
+        return max(8, min(data.short_side or data.image_size, 96))
     own, fixed, *_ = _wishes(backbone)
     if fixed or not data.short_side:
         return own
