@@ -8,7 +8,7 @@ from magnet import recipe
 from magnet.backbones import WhitenedEmbedding
 from magnet.experiments.tables import corners, normal_in_ring
 from magnet.recipe import Recipe
-from magnet.start import LANDMARKS, LEAST, WIDTHS, Landmarks, fit_start
+from magnet.start import LANDMARKS, LEAST, WIDTHS, Landmarks, StartSettings
 from magnet.votes import Examples
 
 
@@ -25,7 +25,7 @@ def chosen_width(data, **settings):
     found = Recipe(**settings).bounded(data.x)
     folds = found.hold_out(data, torch.ones(int(data.labels.max()) + 1, dtype=torch.float64), 0)
     assert folds is not None
-    return found.choose_start(folds, found.dim_for(data.x), lambda line: None)[0].kernel_width
+    return found.choose_start(folds, found.dim_for(data.x), lambda line: None)[0].settings.kernel_width
 
 
 def test_features_are_those_of_the_formula():
@@ -66,7 +66,7 @@ def test_a_start_with_a_kernel_tells_a_class_inside_another_one():
     data, unseen = examples(normal_in_ring, 400), Examples(*map(torch.tensor, normal_in_ring(1, 400)))
     wrong = []
     for width in (0.0, 0.5):
-        start = fit_start(data, 1, 0.4, 512, power=1.0, standardize=True, kernel_width=width, seed=0)
+        start = StartSettings(1.0, True, 0.4, kernel_width=width).fit(data, 512, seed=0)
         means = torch.stack([start(data.x)[data.labels == c].mean(dim=0) for c in (0, 1)])
         answers = torch.cdist(start(unseen.x), means).argmin(dim=1)
         wrong.append(float((answers != unseen.labels).double().mean()))
@@ -76,7 +76,7 @@ def test_a_start_with_a_kernel_tells_a_class_inside_another_one():
 
 def test_the_layer_of_a_network_is_the_start_whatever_the_number_of_landmarks():
     data = examples(normal_in_ring, 100)  # fewer examples than landmarks
-    start = fit_start(data, 2, 0.4, 30, power=1.0, standardize=True, kernel_width=1.0, seed=0)
+    start = StartSettings(1.0, True, 0.4, 2, kernel_width=1.0).fit(data, 30, seed=0)
     layer = WhitenedEmbedding(20, 30, 1.0, landmarks=LANDMARKS)
     layer.begin(start)
     x = data.x.float()

@@ -7,7 +7,7 @@ import torch
 from magnet.classify import NearestClusters
 from magnet.index import ClusterIndex
 from magnet.recipe import Recipe
-from magnet.start import WithinClusters, choose_start, fit_start, order_directions
+from magnet.start import StartSettings, WithinClusters, choose_start, order_directions
 from magnet.votes import Examples, VotingTrial, calibrate_votes, cluster, hold_out, stratified_folds
 
 
@@ -119,13 +119,16 @@ def test_classes_of_one_mode_and_of_six_get_clusters_by_their_sizes():
 def test_whitening_within_clusters_is_taken_where_it_clearly_helps_and_else_within_classes():
     folds = hold_out(two_modes(each=200), 0.2, torch.ones(4), 128, seed=0)
     apart = choose_start(folds, standardize=(False,), dim=8)[0]
-    assert (apart.n_clusters, apart.start_clusters) == (2, 2)  # what lies between the two modes is no noise
+    assert (apart.n_clusters, apart.settings.start_clusters) == (2, 2)  # what lies between the two modes is no noise
     rng = torch.Generator().manual_seed(0)
     labels = torch.arange(600) % 3
     x = 2 * torch.eye(3, 12, dtype=torch.float64)[labels] + torch.randn(600, 12, generator=rng, dtype=torch.float64)
     folds = hold_out(Examples(x, labels), 0.2, torch.ones(3), 128, seed=0)
-    assert choose_start(folds, standardize=(False,), clusters=(4,), dim=8)[0].start_clusters == 1
-    assert choose_start(folds, standardize=(False,), clusters=(4,), start_clusters=4, dim=8)[0].start_clusters == 4
+    assert choose_start(folds, standardize=(False,), clusters=(4,), dim=8)[0].settings.start_clusters == 1
+    assert (
+        choose_start(folds, standardize=(False,), clusters=(4,), start_clusters=4, dim=8)[0].settings.start_clusters
+        == 4
+    )
 
 
 def test_the_square_root_is_taken_where_it_helps_and_never_of_negative_features():
@@ -134,9 +137,9 @@ def test_the_square_root_is_taken_where_it_helps_and_never_of_negative_features(
     roots = 3 + torch.eye(3, 10, dtype=torch.float64)[labels] + torch.randn(600, 10, generator=rng, dtype=torch.float64)
     x = roots.clamp_min(0) ** 4  # of skewed features the power that makes them even is the lower one
     folds = hold_out(Examples(x, labels), 0.2, torch.ones(3), 128, seed=0)
-    assert choose_start(folds, clusters=(1,), dim=8)[0].power == 0.5
+    assert choose_start(folds, clusters=(1,), dim=8)[0].settings.power == 0.5
     folds = hold_out(Examples(x - 1, labels), 0.2, torch.ones(3), 128, seed=0)
-    assert choose_start(folds, clusters=(1,), dim=8)[0].power == 1
+    assert choose_start(folds, clusters=(1,), dim=8)[0].settings.power == 1
 
 
 def test_ordered_directions_are_a_rotation_with_the_discriminating_ones_first():
@@ -177,9 +180,8 @@ def test_of_very_many_examples_settings_are_chosen_by_a_part_with_enough_of_each
 def test_unit_length_brings_whitened_examples_to_their_mean_length_before_the_map(matrix):
     generator = torch.Generator().manual_seed(0)
     data = Examples(torch.rand(40, 6, generator=generator).double(), torch.arange(40) % 4)
-    settings = {"power": 0.5, "standardize": False, "seed": 0}
-    plain = fit_start(data, 1, 0.3, 6, **settings)
-    start = fit_start(data, 1, 0.3, 6, **settings, unit_length=True)
+    settings = StartSettings(0.5, False, 0.3)
+    plain, start = settings.fit(data, 6, seed=0), settings._replace(unit_length=True).fit(data, 6, seed=0)
     squares = sum(float((plain(row[None])[0] ** 2).sum()) for row in data.x) / 40
     for row in data.x:
         expected = plain(row[None])[0]
@@ -195,7 +197,7 @@ def test_the_length_stays_where_it_tells_the_classes_apart_and_in_few_dimensions
     x = 0.01 * torch.randn(300, 40, generator=generator).double()
     x[:, 0] += 3.0 * y + 0.5 * torch.randn(300, generator=generator)  # on a line, the second class in the middle
     folds = hold_out(Examples(x, y), 0.2, torch.ones(3), 128, seed=0)
-    assert not choose_start(folds, standardize=(False,), clusters=(1,), dim=40)[0].unit_length
+    assert not choose_start(folds, standardize=(False,), clusters=(1,), dim=40)[0].settings.unit_length
     few = hold_out(Examples(x[:, :8], y), 0.2, torch.ones(3), 128, seed=0)
-    assert not choose_start(few, standardize=(False,), clusters=(1,), dim=8)[0].unit_length
-    assert choose_start(few, standardize=(False,), clusters=(1,), unit_length=(True,), dim=8)[0].unit_length
+    assert not choose_start(few, standardize=(False,), clusters=(1,), dim=8)[0].settings.unit_length
+    assert choose_start(few, standardize=(False,), clusters=(1,), unit_length=(True,), dim=8)[0].settings.unit_length

@@ -26,9 +26,8 @@ from magnet.start import (
     WIDEST,
     WIDTHS,
     Choice,
-    Start,
+    StartSettings,
     choose_start,
-    fit_start,
     in_kernel,
 )
 from magnet.votes import (
@@ -39,12 +38,10 @@ from magnet.votes import (
     Calibrated,
     Examples,
     Folds,
-    choose_pull,
     cluster,
     folds_for,
     hold_out,
     stratified_part,
-    vote,
 )
 
 MOST = 20_000  # examples to choose settings by
@@ -58,7 +55,7 @@ class Trial(NamedTuple):
     """A training on the parts of the folds, after its best iteration."""
 
     iterations: int
-    shrinkage: float
+    settings: StartSettings
     scaling: float  # of the votes
     log_losses: list[float]  # held out, after each iteration
     indexes: list[ClusterIndex]
@@ -69,25 +66,13 @@ class Trial(NamedTuple):
 class Chosen(NamedTuple):
     """What a recipe chose, or was given."""
 
-    power: float
-    standardize: bool
-    shrinkage: float
+    settings: StartSettings
     n_clusters: int
-    start_clusters: int  # of the whitening
-    training_scaling: float  # of the objective
-    scaling: float  # of the votes
-    pull: float | None  # of refined centres; None: means
-    iterations: int
-    trial: Trial | None  # None: too few examples to hold any out
-    kernel_width: float = 0.0  # 0: no kernel features
-    unit_length: bool = False  # whether representations have one length at the start
-
-    def start(self, data: Examples, dim: int, seed: int) -> Start:
-        """The chosen start, of all examples."""
-        return fit_start(
-            data, self.start_clusters, self.shrinkage, dim, power=self.power, standardize=self.standardize,
-            kernel_width=self.kernel_width, unit_length=self.unit_length, seed=seed,
-        )  # fmt: skip
+    training_scaling: float = 0.0  # of the objective
+    scaling: float = 0.0  # of the votes
+    pull: float | None = None  # of refined centres; None: means
+    iterations: int = 0
+    trial: Trial | None = None  # None: too few examples to hold any out
 
 
 @dataclass(frozen=True)
@@ -147,39 +132,32 @@ class Recipe:
         folds = self.hold_out(data, class_weight, seed)
         if folds is None:
             scaling = float(min(10, self.dim_for(data.x)))
-            return Chosen(
+            settings = StartSettings(
                 1.0 if self.power is None else self.power,
                 True if self.standardize is None else self.standardize,
                 0.4 if self.shrinkage is None else self.shrinkage,
-                1 if self.n_clusters is None else self.n_clusters,
                 self.start_clusters or self.n_clusters or 1,
-                scaling if self.scaling is None else self.scaling,
-                scaling,
-                PULL if self.centres == "refined" else None,
-                self.iterations,
-                None,
                 self.kernel_width or 0.0,
                 bool(self.unit_length),
             )
+            training_scaling = scaling if self.scaling is None else self.scaling
+            pull = PULL if self.centres == "refined" else None
+            return Chosen(settings, self.n_clusters or 1, training_scaling, scaling, pull, self.iterations)
         choices = self.choose_start(folds, self.dim_for(data.x), say)
         folds = folds.first(folds_for(len(data.labels), self.held_out, ENOUGH_HELD_OUT))
         best = choices[0]
         training_scaling = best.votes.scaling / 2 if self.scaling is None else self.scaling
         # Training overfits more easily than the start alone: less shrinkage than the start's is not tried.
-        enough = [choice for choice in choices if choice.shrinkage >= best.shrinkage]
+        enough = [choice for choice in choices if choice.settings.shrinkage >= best.settings.shrinkage]
         tried = [self._try(folds, choice, training_scaling, seed, say) for choice in enough]
         trial = min(tried, key=lambda trial: min(trial.log_losses))
         pull = None
         if self.centres != "means":
-            rules = [vote(index, class_weight, trial.scaling, self.neighbours) for index in trial.indexes]
             or_means = self.centres == "auto"
-            pull, log_loss = choose_pull(folds, rules, trial.indexes, trial.parts, trial.held, or_means=or_means)
+            pull, log_loss = folds.choose_pull(trial.indexes, trial.parts, trial.held, trial.scaling, or_means=or_means)
             centres = "means" if pull is None else f"refined, pull {pull:g}"
             say(f"centres: {centres}; held-out log-loss {log_loss:.4f}")
-        return Chosen(
-            best.power, best.standardize, trial.shrinkage, best.n_clusters, best.start_clusters, training_scaling,
-            trial.scaling, pull, trial.iterations, trial, best.kernel_width, best.unit_length,
-        )  # fmt: skip
+        return Chosen(trial.settings, best.n_clusters, training_scaling, trial.scaling, pull, trial.iterations, trial)
 
     def part_to_choose_by(self, data: Examples, seed: int) -> Examples:
         """All examples; of more than 20,000, a stratified part of about that size, with ten or more of each class."""
@@ -205,23 +183,26 @@ class Recipe:
             unit_length=(True, False) if self.unit_length is None else (self.unit_length,),
             dim=dim,
         )
-        power = choices[0].power
+        power = choices[0].settings.power
         for width in WIDTHS if self.kernel_width is None else (self.kernel_width,) * (self.kernel_width > 0):
             found = choose_start(
                 in_kernel(folds, power, width), powers=(1.0,), standardize=(False,), shrinkages=shrinkages,
                 clusters=clusters, start_clusters=self.start_clusters, unit_length=(bool(self.unit_length),),
                 dim=self.dim,
             )  # fmt: skip
-            found = [each._replace(power=power, standardize=True, kernel_width=width) for each in found]
+            found = [
+                each._replace(settings=each.settings._replace(power=power, standardize=True, kernel_width=width))
+                for each in found
+            ]
             if self.kernel_width or _plain(folds, found[0]).clearly_below(_plain(folds, choices[0])):
                 choices = found
-        best = choices[0]
+        best, start = choices[0], choices[0].settings
         say(
-            f"start: power {best.power:g}, {best.n_clusters} cluster{'s' * (best.n_clusters > 1)} a class, whitened "
-            f"within {'clusters' if best.start_clusters > 1 else 'classes'}, shrinkage {best.shrinkage:g}"
-            f"{', standardised' if best.standardize else ''}"
-            f"{f', kernel features of width {best.kernel_width:g}' if best.kernel_width else ''}"
-            f"{', unit length' if best.unit_length else ''}; "
+            f"start: power {start.power:g}, {best.n_clusters} cluster{'s' * (best.n_clusters > 1)} a class, whitened "
+            f"within {'clusters' if start.start_clusters > 1 else 'classes'}, shrinkage {start.shrinkage:g}"
+            f"{', standardised' if start.standardize else ''}"
+            f"{f', kernel features of width {start.kernel_width:g}' if start.kernel_width else ''}"
+            f"{', unit length' if start.unit_length else ''}; "
             f"held-out log-loss {best.votes.log_loss:.4f}"
         )
         return choices
@@ -311,11 +292,11 @@ class Recipe:
             curve.append(held_loss)
             loss = sum(loss for _, loss in results) / len(results)
             say(
-                f"shrinkage {choice.shrinkage:g}, trial iteration {done}: loss {loss:.4f}, "
+                f"shrinkage {choice.settings.shrinkage:g}, trial iteration {done}: loss {loss:.4f}, "
                 f"held-out log-loss {held_loss:.4f}"
             )
             if best is None or better or not self.early_stopping:
-                best = Trial(done, choice.shrinkage, scaling_of_votes, curve, indexes, parts, held)
+                best = Trial(done, choice.settings, scaling_of_votes, curve, indexes, parts, held)
             elif done - best.iterations >= self.patience:
                 break
         assert best is not None

@@ -20,6 +20,7 @@ Four steps lead from features x (d,) to representations r (k,):
 """
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import torch
@@ -275,36 +276,34 @@ class WithinClusters:
         return scaled
 
 
-def fit_start(
-    data: Examples,
-    n_clusters: int,
-    shrinkage: float,
-    dim: int,
-    *,
-    power: float,
-    standardize: bool,
-    kernel_width: float = 0.0,
-    unit_length: bool = False,
-    seed: int,
-) -> Start:
-    """The start with given settings (see `WithinClusters`); a ``kernel_width`` of 0 means no kernel features.
+class StartSettings(NamedTuple):
+    """The settings of a start (see `WithinClusters`)."""
 
-    With ``unit_length`` all representations have one length, the mean length that they would have without it.
-    """
-    if unit_length:
-        start = fit_start(
-            data, n_clusters, shrinkage, dim, power=power, standardize=standardize, kernel_width=kernel_width, seed=seed
-        )
-        squares = [start(x.double()).square().sum() for x in data.x.split(BLOCK)]
-        return start.with_length(float(torch.stack(squares).sum() / len(data.x)) ** 0.5 or 1.0)
-    if not kernel_width:
-        spectrum = WithinClusters(*data, n_clusters, power=power, standardize=standardize, seed=seed)
-        return spectrum.start(shrinkage, dim)
-    z = raised(data.x.double(), power)
-    landmarks = Landmarks.fit(z, kernel_width, seed)
-    features, root = landmarks(z), landmarks.root()
-    start = WithinClusters(features @ root, data.labels, n_clusters, seed=seed).start(shrinkage, dim)
-    return Start(power, features.mean(dim=0), start.components @ root.T, landmarks)
+    power: float
+    standardize: bool
+    shrinkage: float
+    start_clusters: int = 1  # inside which the variation is noise; 1: whole classes
+    kernel_width: float = 0.0  # 0: no kernel features
+    unit_length: bool = False  # whether representations have one length
+
+    def fit(self, data: Examples, dim: int, seed: int) -> Start:
+        """The start of these examples, with ``dim`` dimensions at most.
+
+        With unit length all representations have one length, the mean length that they would have without it.
+        """
+        if self.unit_length:
+            start = self._replace(unit_length=False).fit(data, dim, seed)
+            squares = [start(x.double()).square().sum() for x in data.x.split(BLOCK)]
+            return start.with_length(float(torch.stack(squares).sum() / len(data.x)) ** 0.5 or 1.0)
+        power, clusters = self.power, self.start_clusters
+        if not self.kernel_width:
+            spectrum = WithinClusters(*data, clusters, power=power, standardize=self.standardize, seed=seed)
+            return spectrum.start(self.shrinkage, dim)
+        z = raised(data.x.double(), power)
+        landmarks = Landmarks.fit(z, self.kernel_width, seed)
+        features, root = landmarks(z), landmarks.root()
+        start = WithinClusters(features @ root, data.labels, clusters, seed=seed).start(self.shrinkage, dim)
+        return Start(power, features.mean(dim=0), start.components @ root.T, landmarks)
 
 
 def in_kernel(folds: Folds, power: float, width: float) -> Folds:
@@ -323,40 +322,25 @@ class Choice(NamedTuple):
     """The settings of a start, the held-out log-loss of its votes, and its representations of the folds."""
 
     votes: Calibrated  # held out
-    power: float
-    standardize: bool
-    shrinkage: float
+    settings: StartSettings
     n_clusters: int  # that vote
-    start_clusters: int  # inside which the variation is noise: all clusters, or 1, classes
     parts: list[Tensor]  # (n, k) of each fold
     held: list[Tensor]
-    kernel_width: float = 0.0  # 0: no kernel features
-    unit_length: bool = False  # whether representations have one length
 
 
-class _Spaces:
-    """The representations of the folds for each start; those whitened within classes are kept for a second use."""
-
-    def __init__(self, folds: Folds, shrinkages: Sequence[float], dim: int) -> None:
-        self.folds, self.shrinkages, self.dim = folds, shrinkages, dim
-        self._of_classes: tuple[object, list[tuple[list[Tensor], list[Tensor]]]] | None = None
-
-    def of(self, power: float, scaled: bool, clusters: int) -> list[tuple[list[Tensor], list[Tensor]]]:
-        """For each shrinkage, the representations (n, k) of the parts of the folds and of the held-out examples."""
-        if clusters == 1 and self._of_classes is not None and self._of_classes[0] == (power, scaled):
-            return self._of_classes[1]
-        folds = self.folds
-        found: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in self.shrinkages]
-        for part, held in zip(folds.parts, folds.held, strict=True):
-            spectrum = WithinClusters(*part, clusters, power=power, standardize=scaled, seed=folds.seed)
-            of_part, of_held = spectrum.coordinates(part.x), spectrum.coordinates(held.x)
-            for shrinkage, (parts, rest) in zip(self.shrinkages, found, strict=True):
-                whitening = spectrum.whitening(shrinkage, self.dim)
-                parts.append(of_part @ whitening)
-                rest.append(of_held @ whitening)
-        if clusters == 1:
-            self._of_classes = (power, scaled), found
-        return found
+def _whitened(
+    folds: Folds, shrinkages: Sequence[float], dim: int, power: float, scaled: bool, clusters: int
+) -> list[tuple[list[Tensor], list[Tensor]]]:
+    """For each shrinkage, the representations (n, k) of the parts of the folds and of the held-out examples."""
+    found: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in shrinkages]
+    for part, held in zip(folds.parts, folds.held, strict=True):
+        spectrum = WithinClusters(*part, clusters, power=power, standardize=scaled, seed=folds.seed)
+        of_part, of_held = spectrum.coordinates(part.x), spectrum.coordinates(held.x)
+        for shrinkage, (parts, rest) in zip(shrinkages, found, strict=True):
+            whitening = spectrum.whitening(shrinkage, dim)
+            parts.append(of_part @ whitening)
+            rest.append(of_held @ whitening)
+    return found
 
 
 def choose_start(
@@ -388,15 +372,18 @@ def choose_start(
         unit_length: the candidates; with fewer than 32 dimensions, True is tried only if it is the only one.
         dim: k, of the representations.
     """
-    spaces = _Spaces(folds, shrinkages, dim)
+    whitened = partial(_whitened, folds, shrinkages, dim)
+    within_classes = lru_cache(maxsize=1)(partial(whitened, clusters=1))  # they are used for every number of clusters
 
     def judged(power: float, scaled: bool, n_clusters: int, within: int) -> list[Choice]:
+        spaces = within_classes(power, scaled) if within == 1 else whitened(power, scaled, within)
         found = []
-        for shrinkage, (parts, held) in zip(shrinkages, spaces.of(power, scaled, within), strict=True):
+        for shrinkage, (parts, held) in zip(shrinkages, spaces, strict=True):
             if unit:
                 parts, held = _of_unit_length(parts, held)
             votes = folds.judge(folds.cluster(parts, n_clusters, restarts=1), held)
-            found.append(Choice(votes, power, scaled, shrinkage, n_clusters, within, parts, held, unit_length=unit))
+            settings = StartSettings(power, scaled, shrinkage, within, unit_length=unit)
+            found.append(Choice(votes, settings, n_clusters, parts, held))
         return sorted(found, key=lambda choice: choice.votes.log_loss)
 
     def tried(power: float, scaled: bool, n_clusters: int) -> list[Choice]:
@@ -420,7 +407,7 @@ def choose_start(
         unit = not unit
         other = tried(powers[0], standardize[0], clusters[0])
         best = other if other[0].votes.clearly_below(best[0].votes) else best
-        unit = best[0].unit_length
+        unit = best[0].settings.unit_length
     misses = 0
     for n_clusters in clusters[1:]:
         more = tried(powers[0], standardize[0], n_clusters)
@@ -433,9 +420,9 @@ def choose_start(
         other = tried(power, standardize[0], clusters[place])
         best = other if refined(other[0]).clearly_below(refined(best[0])) else best
     for scaled in standardize[1:]:
-        other = tried(best[0].power, scaled, clusters[place])
+        other = tried(best[0].settings.power, scaled, clusters[place])
         best = min(best, other, key=lambda choices: choices[0].votes.log_loss)
-    power, scaled = best[0].power, best[0].standardize
+    power, scaled, *_ = best[0].settings
     if power != powers[0] or scaled != standardize[0]:
         for n_clusters in clusters[max(0, place - 1) : place]:
             fewer = tried(power, scaled, n_clusters)

@@ -6,6 +6,7 @@ neighbours vote, the number of clusters of a class, and whether centres are the 
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -165,26 +166,6 @@ class _Ballot(NamedTuple):
         return (1 - spread) * right + spread * ((log[:, :-1] * self.prior).sum(dim=1) + others)
 
 
-def held_out_losses(rules: Sequence[NearestClusters], trials: Sequence[VotingTrial], class_weight: Tensor) -> Tensor:
-    """The share (n,) of each held-out example in the log-loss of the classifiers, with smoothed targets."""
-    each = class_weight[torch.cat([trial.labels for trial in trials])]
-    logs = []
-    for rule, trial in zip(rules, trials, strict=True):
-        weight = cluster_weights(trial.clusters.sizes, trial.clusters.centre_labels, class_weight)
-        proba = rule.predict_proba(trial.held).double()
-        tally = proba.new_zeros(len(proba), max(int(trial.labels.max()), int(rule.classes.max())) + 1)
-        tally[:, rule.classes] = proba
-        logs.append(_expected_log(tally, trial, weight, len(each)))
-    return -each / each.sum() * torch.cat(logs)
-
-
-def _expected_log(proba: Tensor, trial: VotingTrial, weight: Tensor, count: int) -> Tensor:
-    """The log-probability (n,) of the smoothed targets, given probabilities (n, C) and the ``count`` of examples."""
-    log, spread = proba.clamp_min(LEAST).log(), 1 / (count + 1)
-    prior = log.new_zeros(log.shape[1]).index_add(0, trial.clusters.centre_labels, weight / weight.sum())
-    return (1 - spread) * log[torch.arange(len(log)), trial.labels] + spread * (log @ prior)
-
-
 def vote(index: ClusterIndex, class_weight: Tensor, scaling: float, neighbours: int) -> NearestClusters:
     """kNC over clusters that vote with the weight of their members; ``class_weight`` (C,) is that of an example."""
     weights = cluster_weights(index.sizes, index.centre_labels, class_weight)
@@ -217,15 +198,12 @@ def choose_knc(folds: "Folds", candidates: Sequence[int], centres: str) -> Votes
         candidates: numbers of clusters, ascending.
         centres: "means", "refined", or "auto" for the kind with the least held-out log-loss.
     """
-    parts, held = [[each.x for each in group] for group in (folds.parts, folds.held)]
-    clusters, scaling = choose_clusters(folds, parts, held, candidates)
-    found = Votes(scaling, folds.neighbours, clusters)
-    if centres == "means":
-        return found
-    indexes = folds.cluster(parts, clusters)
-    rules = [found.of_clusters(index) for index in indexes]
-    pull, _ = choose_pull(folds, rules, indexes, parts, held, or_means=centres == "auto")
-    return found._replace(pull=pull)
+    clusters, scaling = folds.choose_clusters(candidates)
+    pull = None
+    if centres != "means":
+        parts, held = folds.vectors
+        pull, _ = folds.choose_pull(folds.cluster(parts, clusters), parts, held, scaling, or_means=centres == "auto")
+    return Votes(scaling, folds.neighbours, clusters, pull)
 
 
 def choose_knn(folds: "Folds", variances: Sequence[Tensor]) -> Votes:
@@ -275,6 +253,11 @@ class Folds(NamedTuple):
     neighbours: int  # that vote
     seed: int
 
+    @property
+    def vectors(self) -> tuple[list[Tensor], list[Tensor]]:
+        """The representations (n, k) of each part, and of the examples held out of it."""
+        return [part.x for part in self.parts], [held.x for held in self.held]
+
     def first(self, count: int) -> "Folds":
         """The first ``count`` folds."""
         return self._replace(parts=self.parts[:count], held=self.held[:count])
@@ -288,15 +271,34 @@ class Folds(NamedTuple):
         labels = (examples.labels for examples in self.held)
         return [VotingTrial(*each) for each in zip(indexes, held, labels, strict=True)]
 
-    def refined(
-        self, rules: Sequence[NearestClusters], parts: Sequence[Tensor], pull: float, iterations: int = 30
-    ) -> list[NearestClusters]:
-        """The classifier of each part (n, k) with its centres refined."""
-        return [
-            rule.refined(r, part.labels, pull=pull, example_weights=self.class_weight[part.labels],
-                         iterations=iterations)
-            for rule, r, part in zip(rules, parts, self.parts, strict=True)
-        ]  # fmt: skip
+    def refined_losses(
+        self,
+        indexes: Sequence[ClusterIndex],
+        parts: Sequence[Tensor],
+        held: Iterable[Tensor],
+        scaling: float,
+        pull: float | None,
+        iterations: int = 30,
+    ) -> Tensor:
+        """The share (n,) of each held-out example in the log-loss, with smoothed targets.
+
+        The centres are refined on the parts (n, k); they are the means of their members where ``pull`` is None.
+        """
+        each = self.class_weight[torch.cat([examples.labels for examples in self.held])]
+        spread, logs = 1 / (len(each) + 1), list[Tensor]()
+        for index, r, part, queries, out in zip(indexes, parts, self.parts, held, self.held, strict=True):
+            rule = vote(index, self.class_weight, scaling, self.neighbours)
+            if pull is not None:
+                weights = self.class_weight[part.labels]
+                rule = rule.refined(r, part.labels, pull=pull, example_weights=weights, iterations=iterations)
+            proba = rule.predict_proba(queries).double()
+            tally = proba.new_zeros(len(proba), max(int(out.labels.max()), int(rule.classes.max())) + 1)
+            tally[:, rule.classes] = proba
+            log = tally.clamp_min(LEAST).log()
+            weight = cluster_weights(index.sizes, index.centre_labels, self.class_weight)
+            prior = log.new_zeros(log.shape[1]).index_add(0, index.centre_labels, weight / weight.sum())
+            logs.append((1 - spread) * log[torch.arange(len(log)), out.labels] + spread * (log @ prior))
+        return -each / each.sum() * torch.cat(logs)
 
     def judge_refined(self, parts: Sequence[Tensor], held: Sequence[Tensor], n_clusters: int) -> Calibrated:
         """As `judge`, for centres that were refined a little, where that takes little time."""
@@ -304,10 +306,58 @@ class Folds(NamedTuple):
         votes = self.judge(indexes, held)
         if not can_refine(indexes[0], parts[0]):
             return votes
-        rules = [vote(index, self.class_weight, votes.scaling, self.neighbours) for index in indexes]
-        rules = self.refined(rules, parts, PULL, A_FEW)
-        each = held_out_losses(rules, self.trials(indexes, held), self.class_weight)
+        each = self.refined_losses(indexes, parts, held, votes.scaling, PULL, A_FEW)
         return Calibrated(votes.scaling, float(each.sum()), each)
+
+    def choose_clusters(self, candidates: Iterable[int]) -> tuple[int, float]:
+        """Choose the number of clusters of a class; the next candidate is tried while the last one clearly helped.
+
+        Returns:
+            The number of clusters, and the calibrated scaling of their votes.
+        """
+        parts, held = self.vectors
+        best: tuple[int, Calibrated] | None = None
+        for n_clusters in candidates:
+            found = self.judge(self.cluster(parts, n_clusters), held)
+            if best is not None and not found.clearly_below(best[1]):
+                break
+            best = n_clusters, found
+        assert best is not None
+        return best[0], best[1].scaling
+
+    def choose_pull(
+        self,
+        indexes: Sequence[ClusterIndex],
+        parts: Sequence[Tensor],
+        held: Sequence[Tensor],
+        scaling: float,
+        *,
+        or_means: bool = True,
+    ) -> tuple[float | None, float]:
+        """The pull of refined centres (`NearestClusters.refined`) with the least held-out log-loss, and that log-loss.
+
+        Weaker pulls are tried while they help. With ``or_means``, the pull is None if means have a lower log-loss than
+        all refined centres, or if refining would take minutes.
+
+        Args:
+            indexes: the clusters of each fold.
+            parts, held: representations (n, k) of each fold.
+            scaling: of the votes.
+            or_means: see above.
+        """
+        losses = partial(self.refined_losses, indexes, parts, held, scaling)
+        best: tuple[float | None, float] | None = None
+        if or_means:
+            best = None, float(losses(None).sum())
+            if not can_refine(indexes[0], parts[0]):
+                return best
+        for pull in PULLS:
+            loss = float(losses(pull).sum())
+            if best is not None and loss >= best[1]:
+                break
+            best = pull, loss
+        assert best is not None
+        return best
 
     def log_losses(self, indexes: Iterable[ClusterIndex], held: Iterable[Tensor], scaling: float) -> Tensor:
         """The share of each held-out example (n, k) in the log-loss of votes of this scaling, targets not smoothed."""
@@ -382,59 +432,6 @@ def stratified_part(labels: Tensor, most: int, seed: int) -> Tensor:
     return (stratified_folds(labels, -(-len(labels) // most), seed) <= 0).nonzero().flatten()
 
 
-def choose_clusters(
-    folds: Folds, parts: list[Tensor], held: list[Tensor], candidates: Iterable[int]
-) -> tuple[int, float]:
-    """Choose the number of clusters of a class; the next candidate is tried while the last one clearly helped.
-
-    Returns:
-        The number of clusters, and the calibrated scaling of their votes.
-    """
-    best: tuple[int, Calibrated] | None = None
-    for n_clusters in candidates:
-        found = folds.judge(folds.cluster(parts, n_clusters), held)
-        if best is not None and not found.clearly_below(best[1]):
-            break
-        best = n_clusters, found
-    assert best is not None
-    return best[0], best[1].scaling
-
-
 def can_refine(index: ClusterIndex, representations: Tensor) -> bool:
     """Whether refining the centres on representations (n, k) takes seconds only, and the clusters have any variance."""
     return len(representations) * index.centres.numel() <= MOST_TO_REFINE and float(index.variance) > 0
-
-
-def choose_pull(
-    folds: Folds,
-    rules: Sequence[NearestClusters],
-    indexes: Sequence[ClusterIndex],
-    parts: Sequence[Tensor],
-    held: Sequence[Tensor],
-    *,
-    or_means: bool = True,
-) -> tuple[float | None, float]:
-    """The pull of refined centres (see `NearestClusters.refined`) with the least held-out log-loss, and that log-loss.
-
-    Weaker pulls are tried while they help. With ``or_means``, the pull is None if means have a lower log-loss than all
-    refined centres, or if refining would take minutes.
-
-    Args:
-        folds: the labels.
-        rules: kNC with means, for each fold.
-        indexes: the clusters of each fold.
-        parts, held: representations (n, k) of each fold.
-    """
-    trials = folds.trials(indexes, held)
-    best: tuple[float | None, float] | None = None
-    if or_means:
-        best = None, float(held_out_losses(rules, trials, folds.class_weight).sum())
-        if not can_refine(indexes[0], parts[0]):
-            return best
-    for pull in PULLS:
-        loss = float(held_out_losses(folds.refined(rules, parts, pull), trials, folds.class_weight).sum())
-        if best is not None and loss >= best[1]:
-            break
-        best = pull, loss
-    assert best is not None
-    return best

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from magnet.evaluation import suspects
 from magnet.evaluation.suspects import Doubts, doubt_labels
 from magnet.experiments.suspects import plant, suspected
-from magnet.start import fit_start
+from magnet.start import StartSettings
 
 X, Y = load_digits(return_X_y=True)
 X, Y = torch.tensor(X[:700] / 16), Y[:700]
@@ -56,11 +56,12 @@ def test_of_very_many_examples_all_are_judged_by_the_votes_of_some(searched, mon
     given, planted, all_vote = searched
     seen = []
 
-    def counted(part, *arguments, **options):
+    def counted(settings, part, dim, seed):
         seen.append(len(part.labels))
-        return fit_start(part, *arguments, **options)
+        return fit(settings, part, dim, seed)
 
-    monkeypatch.setattr(suspects, "fit_start", counted)
+    fit = StartSettings.fit
+    monkeypatch.setattr(StartSettings, "fit", counted)
     monkeypatch.setattr(suspects, "MOST_VOTERS", 300)
     monkeypatch.setattr(suspects, "BLOCK", 10 * 16)  # votes of 16 examples at once
     doubts = doubt_labels(X, torch.from_numpy(given))

@@ -14,13 +14,12 @@ from magnet.backbones.timm import import_timm
 from magnet.data import open_data
 from magnet.errors import UserError
 from magnet.runs.run import Run
-from magnet.start import fit_start
 from magnet.training import inputs
 from magnet.training.config import TrainConfig, read_config
 from magnet.training.inputs import features_for
 from magnet.training.presets import with_preset
 from magnet.training.train import train
-from magnet.training.workbench import VIEWS, complete, make_workbench
+from magnet.training.workbench import VIEWS, complete, make_workbench, start_settings
 from magnet.votes import Examples
 from training.short_runs import differences, left_behind, stop_at, weights, write_images
 
@@ -216,8 +215,7 @@ def test_a_renewed_whitening_is_that_of_the_trained_trunk(images, learnt, cache,
     with torch.no_grad():
         x, r = network.trunk_features(images), network(images)
         of_views = torch.cat([network.trunk_features(view) for view in views])
-    start = fit_start(Examples(of_views, bench.labels.repeat(VIEWS)), config.start_clusters, config.shrinkage, 16,
-                      power=config.power, standardize=config.standardize == "yes", seed=config.seed)  # fmt: skip
+    start = start_settings(config).fit(Examples(of_views, bench.labels.repeat(VIEWS)), 16, config.seed)
     far = torch.cdist(start(x.double()), start(x.double()))  # directions of equal variance may come in any order
     torch.testing.assert_close(torch.cdist(r, r).double(), far, atol=1e-3 * float(far.max()), rtol=0)
     bench.learner.load_state_dict(kept)

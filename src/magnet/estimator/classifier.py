@@ -257,7 +257,7 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
             chosen = recipe.choose(recipe.part_to_choose_by(data, seed), class_weight, seed, self._say)
             self._keep_choice(chosen)
             iterations = chosen.iterations
-            self._keep_start(chosen.start(data, recipe.dim_for(data.x, chosen.kernel_width), seed))
+            self._keep_start(chosen.settings.fit(data, recipe.dim_for(data.x, chosen.settings.kernel_width), seed))
             self.n_iter_, self.loss_curve_ = 0, []
         start = self._embed(data.x.numpy())
         judged = bool(self.validation_loss_curve_) or again
@@ -327,10 +327,10 @@ class MagnetClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluste
         self.landmarks_, self.landmark_weights_ = points.double().numpy(), weights.double().numpy()
 
     def _keep_choice(self, chosen: Chosen) -> None:
-        self.power_, self.standardize_ = float(chosen.power), bool(chosen.standardize)
-        self.kernel_width_, self.unit_length_ = float(chosen.kernel_width), bool(chosen.unit_length)
-        self.shrinkage_, self.n_clusters_ = chosen.shrinkage, chosen.n_clusters
-        self.start_clusters_ = chosen.start_clusters
+        start, self.n_clusters_ = chosen.settings, chosen.n_clusters
+        self.power_, self.standardize_ = float(start.power), bool(start.standardize)
+        self.kernel_width_, self.unit_length_ = float(start.kernel_width), bool(start.unit_length)
+        self.shrinkage_, self.start_clusters_ = start.shrinkage, start.start_clusters
         self.training_scaling_, self.scaling_ = float(chosen.training_scaling), float(chosen.scaling)
         self.pull_, trial = chosen.pull, chosen.trial
         self.validation_loss_curve_ = [] if trial is None else trial.log_losses

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from magnet.classify import novelty_left_out
 from magnet.estimator.base import ClusterClassifier, novelty_threshold
-from magnet.votes import CLUSTERS, choose_clusters, cluster, hold_out
+from magnet.votes import CLUSTERS, cluster, hold_out
 
 
 class NearestClustersClassifier(ClusterClassifier):
@@ -102,9 +102,9 @@ class NearestClustersClassifier(ClusterClassifier):
             self.n_clusters_ = 4 if self.n_clusters == "auto" else self.n_clusters
             self.scaling_ = float(min(10, data.x.shape[1]) if self.scaling == "auto" else self.scaling)
         else:
-            parts, held = [[each.x for each in group] for group in (folds.parts, folds.held)]
+            parts, held = folds.vectors
             candidates = CLUSTERS if self.n_clusters == "auto" else [self.n_clusters]
-            self.n_clusters_, best = choose_clusters(folds, parts, held, candidates)
+            self.n_clusters_, best = folds.choose_clusters(candidates)
             self.scaling_ = float(best if self.scaling == "auto" else self.scaling)
             apart = folds.cluster(parts, self.n_clusters_)
             self.novelty_threshold_ = novelty_threshold(apart, held, self.refusal_rate)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from magnet.classify import SoftNeighbours
-from magnet.recipe import LEAST_OF_CLASS, Recipe
-from magnet.start import fit_start
-from magnet.votes import Examples, choose_pull, cluster, hold_out, stratified_folds, vote
+from magnet.recipe import LEAST_OF_CLASS, Chosen, Recipe
+from magnet.start import StartSettings
+from magnet.votes import Examples, cluster, hold_out, stratified_folds, vote
 
 FOLDS = 10
 MOST_VOTERS = 50_000  # whose votes judge a fold, or ten of each class: those of a million examples would take an hour
@@ -76,11 +76,7 @@ def doubt_labels(
         others = (fold != number).nonzero()[:, 0]
         kept = others[some_of_each(labels[others], MOST_VOTERS, seed)]
         part = Examples(vectors[kept].double(), labels[kept])
-        start = fit_start(
-            part, chosen.start_clusters, chosen.shrinkage, recipe.dim_for(vectors, chosen.kernel_width),
-            power=chosen.power, standardize=chosen.standardize, kernel_width=chosen.kernel_width,
-            unit_length=chosen.unit_length, seed=seed,
-        )  # fmt: skip
+        start = chosen.settings.fit(part, recipe.dim_for(vectors, chosen.settings.kernel_width), seed)
         known = start(part.x)
         stand, voting = (torch.bincount(labels[rows], minlength=classes) for rows in (others, kept))
         weight = stand.double() / voting.clamp_min(1)  # an example has the votes of all that it stands for
@@ -119,19 +115,7 @@ def some_of_each(labels: Tensor, most: int, seed: int) -> Tensor:
     return by_class[place < share[labels[by_class]]].sort().values
 
 
-class _Settings(NamedTuple):
-    power: float
-    standardize: bool
-    shrinkage: float
-    n_clusters: int
-    start_clusters: int
-    scaling: float
-    pull: float | None
-    kernel_width: float = 0.0
-    unit_length: bool = False
-
-
-def _choose(recipe: Recipe, examples: Examples, classes: int, seed: int) -> _Settings:
+def _choose(recipe: Recipe, examples: Examples, classes: int, seed: int) -> Chosen:
     """The start and the votes with the least held-out log-loss; large data are represented by a subset."""
     examples = recipe.part_to_choose_by(examples, seed)
     examples = Examples(examples.x.double(), examples.labels)
@@ -139,10 +123,8 @@ def _choose(recipe: Recipe, examples: Examples, classes: int, seed: int) -> _Set
     folds = hold_out(examples, recipe.held_out, weight, recipe.neighbours, seed)
     dim = recipe.dim_for(examples.x)
     if folds is None:  # too few examples to hold any out
-        return _Settings(1.0, True, 0.4, 1, 1, float(min(10, dim)), None)
+        return Chosen(StartSettings(1.0, True, 0.4), n_clusters=1, scaling=float(min(10, dim)))
     best = recipe.choose_start(folds, dim, lambda line: None)[0]
-    indexes = folds.cluster(best.parts, best.n_clusters)
-    rules = [vote(index, weight, best.votes.scaling, recipe.neighbours) for index in indexes]
-    pull, _ = choose_pull(folds, rules, indexes, best.parts, best.held, or_means=True)
-    _, power, standardize, shrinkage, n_clusters, start_clusters, *_, width, unit = best
-    return _Settings(power, standardize, shrinkage, n_clusters, start_clusters, best.votes.scaling, pull, width, unit)
+    scaling = best.votes.scaling
+    pull, _ = folds.choose_pull(folds.cluster(best.parts, best.n_clusters), best.parts, best.held, scaling)
+    return Chosen(best.settings, best.n_clusters, scaling=scaling, pull=pull)

@@ -24,7 +24,7 @@ from magnet.evaluation.errors import calibration_error
 from magnet.experiments.lab import Lab
 from magnet.experiments.logistic import Space, tuned_logistic
 from magnet.experiments.outcome import Outcome, Table, mean_of, spread
-from magnet.start import Start, fit_start
+from magnet.start import Start, StartSettings
 from magnet.votes import Examples
 
 Array = NDArray[Any]
@@ -107,10 +107,10 @@ def _on_pairs(merged: Dataset, seed: int, *, linear: bool) -> dict[str, float]:
 
 def _start(model: MagnetClassifier, examples: Examples) -> Start:
     """The start with the settings that a fitted model chose, whitened within the classes of these examples."""
-    return fit_start(
-        examples, 1, model.shrinkage_, min(512, len(examples.x)), power=model.power_, standardize=model.standardize_,
-        kernel_width=model.kernel_width_, unit_length=model.unit_length_, seed=0,
-    )  # fmt: skip
+    settings = StartSettings(
+        model.power_, model.standardize_, model.shrinkage_, 1, model.kernel_width_, model.unit_length_
+    )
+    return settings.fit(examples, min(512, len(examples.x)), seed=0)
 
 
 def _represented(start: Start, X: Array) -> Array:

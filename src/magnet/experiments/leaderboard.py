@@ -44,8 +44,9 @@ from magnet.experiments.search import CLASSES, settings_table
 from magnet.methods import method_class
 from magnet.recipe import Recipe
 from magnet.runs.run import Run
-from magnet.start import Start, fit_start
+from magnet.start import Start
 from magnet.training.config import TrainConfig
+from magnet.training.workbench import start_settings
 from magnet.votes import Examples, Folds, choose_knc, cluster, stratified_folds, vote
 
 PAIRS = "random pairs"
@@ -227,11 +228,7 @@ def _space(config: TrainConfig | None, data: Examples) -> Start:
     """The whitened start with the settings that Magnet has; None: the features around their mean."""
     if config is None:
         return Start(1.0, data.x.mean(dim=0), torch.eye(data.x.shape[1], dtype=torch.float64))
-    return fit_start(
-        data, config.start_clusters, config.shrinkage, config.dim or 512, power=config.power,
-        standardize=config.standardize == "yes", kernel_width=max(0.0, config.kernel_width),
-        unit_length=config.unit_length == "yes", seed=config.seed,
-    )  # fmt: skip
+    return start_settings(config).fit(data, config.dim or 512, config.seed)
 
 
 def _shrinkage(start: TrainConfig | None, held: Dataset) -> float:

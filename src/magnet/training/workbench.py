@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +35,7 @@ from magnet.data.sources import SMALLEST
 from magnet.errors import UserError
 from magnet.methods import Batch, Discriminant, Method, MethodLoss, Options, Setting, method_class
 from magnet.recipe import Chosen, Recipe
-from magnet.start import LANDMARKS, Start, fit_start
+from magnet.start import LANDMARKS, Start, StartSettings
 from magnet.training.config import COPIES, TrainConfig, check_memory
 from magnet.training.distribution import shared_pass
 from magnet.training.inputs import Views, decoding_workers, device_of, features_for, features_of_views, trunk_features
@@ -339,11 +339,7 @@ def renew(
 
     x = shared_pass(pass_over, bench.train[some], rank, world_size)
     examples = Examples(x.flatten(0, 1), bench.labels[some].repeat_interleave(count))
-    start = fit_start(
-        examples, config.start_clusters, config.shrinkage, network.dim, power=config.power,
-        standardize=config.standardize == "yes", unit_length=config.unit_length == "yes", seed=config.seed,
-    )  # fmt: skip
-    embedding.begin(start)
+    embedding.begin(start_settings(config).fit(examples, network.dim, config.seed))
 
 
 def _check_renewal(config: TrainConfig, kind: str) -> None:
@@ -413,7 +409,7 @@ def prepare(
         chosen = recipe.choose(few, class_weight, config.seed, say)
     else:
         chosen = _given(recipe) or _choose_start(recipe, few, class_weight, config.seed, say)
-    start = chosen.start(data_all, recipe.dim_for(data_all.x, chosen.kernel_width), config.seed)
+    start = chosen.settings.fit(data_all, recipe.dim_for(data_all.x, chosen.settings.kernel_width), config.seed)
     means = cluster(start(few.x), few.labels, 1, config.seed)
     discriminant = Discriminant.of(means, 2 * chosen.training_scaling)
     filled = _filled(replace(config, dim=len(start.components)), recipe, chosen, len(rows), labels)
@@ -442,22 +438,23 @@ def recipe_of(config: TrainConfig) -> Recipe:
     )
 
 
+def start_settings(config: TrainConfig) -> StartSettings:
+    """The settings of a whitened start, of a configuration in which all of them were chosen."""
+    return StartSettings(
+        config.power, config.standardize == "yes", config.shrinkage, config.start_clusters,
+        max(0.0, config.kernel_width), config.unit_length == "yes",
+    )  # fmt: skip
+
+
 def _given(recipe: Recipe) -> Chosen | None:
     """The settings of the start if the recipe states all of them, else None."""
-    power, standardize, shrinkage, width = recipe.power, recipe.standardize, recipe.shrinkage, recipe.kernel_width
-    clusters, within, scaling, unit = recipe.n_clusters, recipe.start_clusters, recipe.scaling, recipe.unit_length
-    if (
-        power is None
-        or standardize is None
-        or shrinkage is None
-        or width is None
-        or clusters is None
-        or within is None
-        or scaling is None
-        or unit is None
-    ):
+    settings: list[Any] = [
+        recipe.power, recipe.standardize, recipe.shrinkage, recipe.start_clusters, recipe.kernel_width,
+        recipe.unit_length,
+    ]  # fmt: skip
+    if None in settings or recipe.n_clusters is None or recipe.scaling is None:
         return None
-    return Chosen(power, standardize, shrinkage, clusters, within, scaling, 0.0, None, 0, None, width, unit)
+    return Chosen(StartSettings(*settings), recipe.n_clusters, recipe.scaling)
 
 
 def _choose_start(
@@ -468,10 +465,8 @@ def _choose_start(
     if folds is None:
         return recipe.choose(data, class_weight, seed, say)
     best = recipe.choose_start(folds, recipe.dim_for(data.x), say)[0]
-    votes = best.votes.scaling
-    scaling = votes / 2 if recipe.scaling is None else recipe.scaling
-    _, power, standardize, shrinkage, n_clusters, start_clusters, *_, width, unit = best
-    return Chosen(power, standardize, shrinkage, n_clusters, start_clusters, scaling, votes, None, 0, None, width, unit)
+    scaling = best.votes.scaling / 2 if recipe.scaling is None else recipe.scaling
+    return Chosen(best.settings, best.n_clusters, scaling, best.votes.scaling)
 
 
 def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, labels: Tensor) -> TrainConfig:
@@ -479,15 +474,16 @@ def _filled(config: TrainConfig, recipe: Recipe, chosen: Chosen, examples: int, 
     wanted = clusters_by_size(labels, chosen.n_clusters, LEAST_MEMBERS)
     clusters, classes = sum(wanted.values()), len(wanted)
     together, drawn = recipe.batches_for(clusters, classes)
+    start = chosen.settings
     config = replace(
         config,
-        power=chosen.power,
-        kernel_width=chosen.kernel_width,
-        unit_length="yes" if chosen.unit_length else "no",
-        standardize="yes" if chosen.standardize else "no",
-        shrinkage=chosen.shrinkage,
+        power=start.power,
+        kernel_width=start.kernel_width,
+        unit_length="yes" if start.unit_length else "no",
+        standardize="yes" if start.standardize else "no",
+        shrinkage=start.shrinkage,
         clusters_per_class=chosen.n_clusters,
-        start_clusters=chosen.start_clusters,
+        start_clusters=start.start_clusters,
         scaling=chosen.training_scaling,
         clusters_per_batch=max(2, together),
         examples_per_cluster=drawn,
