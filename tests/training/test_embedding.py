@@ -16,7 +16,7 @@ def test_representations_are_those_of_each_example_by_itself(tmp_path, monkeypat
     monkeypatch.setitem(PASS_BATCH, "vectors", 7)
     bench = make_workbench(settings(tmp_path, write_vectors(tmp_path / "v.npz"), backbone="mlp"))
     rows = bench.train.flip(0)
-    found = embed(bench.learner, bench.data, rows, bench.views, device=CPU)
+    found = embed(bench.learner, rows, bench.examples(CPU))
     bench.learner.eval()
     with torch.no_grad():
         expected = torch.cat([bench.learner.represent(bench.views.plain(bench.data.batch([int(i)]))) for i in rows])
@@ -28,9 +28,9 @@ def test_what_is_said_of_an_image_does_not_depend_on_the_images_beside_it(tmp_pa
     bench = make_workbench(settings(tmp_path, data, backbone="convnet", hidden=0, image_size=10, test_draws=3))
     rows = torch.arange(len(bench.data))
     for test in (True, False):
-        whole = embed(bench.learner, bench.data, rows, bench.views, device=CPU, test=test)
+        whole = embed(bench.learner, rows, bench.examples(CPU), test=test)
         for row in (7, 2):
-            alone = embed(bench.learner, bench.data, torch.tensor([row]), bench.views, device=CPU, test=test)
+            alone = embed(bench.learner, torch.tensor([row]), bench.examples(CPU), test=test)
             torch.testing.assert_close(alone[0], whole[row])
 
 
@@ -40,6 +40,6 @@ def test_only_one_tensor_of_a_pass_is_as_large_as_the_data(tmp_path):
     np.savez(tmp_path / "v.npz", X=vectors, y=np.arange(count) % 3, test=np.arange(count) == 0)
     bench = make_workbench(settings(tmp_path, str(tmp_path / "v.npz"), backbone="mlp"))
     with Watch() as watch:
-        found = embed(bench.learner, bench.data, bench.train, bench.views, device=CPU)
+        found = embed(bench.learner, bench.train, bench.examples(CPU))
     large = [(name, elements) for name, elements in watch.made if elements > found.numel() // 2]
     assert large == [("empty", found.numel())]

@@ -45,9 +45,9 @@ def test_a_run_by_shards_embeds_every_example_once_a_refresh_and_never_all_at_on
 
     rows, original = [], loop.embed
 
-    def counted(learner, data, some, *others, **more):
+    def counted(learner, some, *others, **more):
         rows.append(len(some))
-        return original(learner, data, some, *others, **more)
+        return original(learner, some, *others, **more)
 
     monkeypatch.setattr(loop, "embed", counted)
     settings = {

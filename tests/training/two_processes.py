@@ -96,9 +96,9 @@ def check_features(folder: Path, images: str) -> None:
     """Each rank passes half of the images through the trunk, for the start and for the training."""
     counts, whole = [], inputs.trunk_features
 
-    def counted(network, name, data, rows, *rest, **more):
+    def counted(rows, network, name, images):
         counts.append(len(rows))
-        return whole(network, name, data, rows, *rest, **more)
+        return whole(rows, network, name, images)
 
     inputs.trunk_features = workbench.trunk_features = counted
     options = {"image_size": 12, "hidden": 0, "workers": 0, "freeze": True, "start": "whitened"}

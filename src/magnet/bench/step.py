@@ -46,12 +46,12 @@ def refresh() -> Measurement:
     data = open_data(f"fashion-mnist:{folder}") if folder else small_images(60_000)
     with tempfile.TemporaryDirectory() as home:
         made = trainer("magnet", data, "convnet", Path(home), start=False)
-        bench, at = made.bench, {"device": made.fabric.device, "workers": 0}
+        bench, device = made.bench, made.fabric.device
         representations = []
 
         def forward() -> None:
-            settle_batchnorm(made.learner, bench.data, bench.train, bench.views, **at, seed=0)  # type: ignore[arg-type]
-            representations.append(embed(made.learner, bench.data, bench.train, bench.views, **at))  # type: ignore[arg-type]
+            settle_batchnorm(bench, device, seed=0)
+            representations.append(embed(made.learner, bench.train, bench.examples(device)))
 
         def rest() -> None:
             index = ClusterIndex.fit(representations[0], bench.labels, bench.config.clusters_per_class, seed=0)

@@ -39,7 +39,7 @@ from magnet.training.folder import (
     open_checkpoint,
     restore_parts,
 )
-from magnet.training.inputs import PASS_BATCH, Report, Views, decoding_workers, device_of, trunk_features
+from magnet.training.inputs import PASS_BATCH, Pass, Report, Views, decoding_workers, device_of, trunk_features
 from magnet.training.refresh import embed
 from magnet.training.workbench import make_learner, open_for
 from magnet.votes import (
@@ -236,17 +236,12 @@ class Run:
         data = self.data if data is None else data
         workers = decoding_workers(self.config, self.kind)
         workers = min(workers, len(rows) // PASS_BATCH[data.kind])  # none for a handful of photos
-        views, network = self.views, self.learner.network
-        if network.frozen and network.kind == "images" and not (test and views.draws > 1):
-            features = trunk_features(
-                network, self.config.backbone, data, rows, views, device=self.device, workers=workers,
-                report=self.report,
-            )  # fmt: skip
-            data, rows, views = data.as_vectors(rows, features), torch.arange(len(rows)), views.of_features()
-        return embed(
-            self.learner, data, rows, views, device=self.device, workers=workers,
-            test=test, seed=self.config.seed, report=self.report,
-        )  # fmt: skip
+        examples, network = Pass(data, self.views, self.device, workers, self.report), self.learner.network
+        if network.frozen and network.kind == "images" and not (test and self.views.draws > 1):
+            features = trunk_features(rows, network, self.config.backbone, examples)
+            examples = replace(examples, data=data.as_vectors(rows, features), views=self.views.of_features())
+            rows = torch.arange(len(rows))
+        return embed(self.learner, rows, examples, test=test, seed=self.config.seed)
 
     def part(self, name: str, *, test: bool = False) -> Tensor:
         """`embed`, of a whole part of the run's own data: once for as long as the run is open."""

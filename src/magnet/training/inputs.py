@@ -16,6 +16,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +24,7 @@ from weakref import WeakSet
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
@@ -180,6 +181,41 @@ def passes(count: int, kind: str) -> Iterator[list[int]]:
     return (list(range(start, min(start + size, count))) for start in range(0, count, size))
 
 
+@dataclass(frozen=True)
+class Pass:
+    """How a pass over examples goes: what the network sees of them, and where it computes."""
+
+    data: Dataset
+    views: Views
+    device: torch.device
+    workers: int = 0  # processes that decode images
+    report: Report | None = None
+
+    def over(self, rows: Tensor, before: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield (places (B,), raw examples (B, ...) on the device) of the examples ``rows``.
+
+        The examples that were done ``before`` count in the report.
+        """
+        done, total = before, before + len(rows)
+        for places, raw in batches(self.data, rows, passes(len(rows), self.data.kind), self.workers):
+            yield places, raw.to(self.device)
+            done += len(places)
+            if self.report:
+                self.report(done, total)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Inside, the module is in evaluation mode, and no gradients are recorded."""
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:  # also after an interrupted pass
+        module.train(was_training)
+
+
 def decoding_workers(config: TrainConfig, kind: str) -> int:
     """The number of processes that decode examples: as configured, or else by the kind of the data."""
     return config.workers if config.workers >= 0 else 2 if kind == "images" else 0
@@ -192,84 +228,46 @@ def cache_folder() -> Path:
     return Path(os.environ.get("MAGNET_CACHE") or pooch.os_cache("magnet")) / "features"
 
 
-def trunk_features(
-    network: Backbone,
-    name: str,
-    data: Dataset,
-    rows: Tensor,
-    views: Views,
-    *,
-    device: torch.device,
-    workers: int = 0,
-    report: Report | None = None,
-) -> Tensor:
+def trunk_features(rows: Tensor, network: Backbone, name: str, images: Pass) -> Tensor:
     """Features (n, f), float32 on the CPU, of the plain views of the examples ``rows``, with the current weights.
 
     Args:
-        network: an image network, whose trunk is on ``device``.
-        name: of the network, as `magnet.backbones.build` takes it.
-        data: images.
         rows: (n,) ids into the data.
-        views: of the network.
-        device: where to compute.
-        workers: processes that decode images.
-        report: called with the number of images done and the total; cached ones count as done.
+        network: an image network, on the device of the pass.
+        name: of the network, as `magnet.backbones.build` takes it.
+        images: the pass; images whose features are in the cache count as done.
     """
-    digests = data.example_digests(rows)
-    cache = _Cache(cache_folder() / _key(network, name, views, device))
+    digests = images.data.example_digests(rows)
+    cache = _Cache(cache_folder() / _key(network, name, images.views, images.device))
     known = cache.read(digests)
     keys = [digest.tobytes() for digest in digests]
     missing = list({key: place for place, key in enumerate(keys) if key not in known}.values())
     fresh: dict[bytes, Tensor] = {}  # not written yet
-    done, total = len(known), len(known) + len(missing)
-    was_training = network.training
-    network.eval()
     try:
-        chosen = torch.tensor(missing, dtype=torch.long)
-        for places, raw in batches(data, rows[chosen], passes(len(missing), data.kind), workers):
-            with torch.no_grad():
-                found = network.trunk_features(views.plain(raw.to(device))).float().cpu()
-            fresh |= {keys[missing[place]]: row for place, row in zip(places.tolist(), found, strict=True)}
-            done += len(found)
-            if report:
-                report(done, total)
-            if len(fresh) >= SHARD:
-                cache.add(fresh)
-                known.update(fresh)
-                fresh = {}
+        with evaluating(network):
+            for places, raw in images.over(rows[torch.tensor(missing, dtype=torch.long)], before=len(known)):
+                found = network.trunk_features(images.views.plain(raw)).float().cpu()
+                fresh |= {keys[missing[place]]: row for place, row in zip(places.tolist(), found, strict=True)}
+                if len(fresh) >= SHARD:
+                    cache.add(fresh)
+                    known.update(fresh)
+                    fresh = {}
     finally:  # also after an interrupted pass
-        network.train(was_training)
         cache.add(fresh)
     known |= fresh
     return torch.stack([known[key] for key in keys])
 
 
-def features_of_views(
-    network: Backbone,
-    data: Dataset,
-    rows: Tensor,
-    views: Views,
-    *,
-    count: int,
-    seed: int,
-    device: torch.device,
-    workers: int = 0,
-    report: Report | None = None,
-) -> Tensor:
+def features_of_views(rows: Tensor, network: Backbone, images: Pass, *, count: int, seed: int) -> Tensor:
     """Features (n, count, f), float32 on the CPU, of several views of the images ``rows`` (see `Views.several`).
 
-    They are not kept. The other arguments are those of `trunk_features`.
+    They are not cached. The other arguments are those of `trunk_features`.
     """
     found: list[Tensor] = []
-    was_training = network.training
-    network.eval()
-    for places, raw in batches(data, rows, passes(len(rows), data.kind), workers):
-        with torch.no_grad():
-            seen = [network.trunk_features(view) for view in views.several(raw.to(device), seed, count)]
-        found.append(torch.stack(seen, dim=1).float().cpu())
-        if report:
-            report(int(places[-1]) + 1, len(rows))
-    network.train(was_training)
+    with evaluating(network):
+        for _, raw in images.over(rows):
+            seen = [network.trunk_features(view) for view in images.views.several(raw, seed, count)]
+            found.append(torch.stack(seen, dim=1).float().cpu())
     return torch.cat(found)
 
 
@@ -280,10 +278,8 @@ def features_for(config: TrainConfig, data: Dataset, rows: Tensor, report: Repor
     if config.weights:
         load_weights(network, config.weights)
     device = device_of(config.device)
-    return trunk_features(
-        network.to(device), config.backbone, data, rows, Views.of(config, network), device=device,
-        workers=decoding_workers(config, data.kind), report=report,
-    )  # fmt: skip
+    images = Pass(data, Views.of(config, network), device, decoding_workers(config, data.kind), report)
+    return trunk_features(rows, network.to(device), config.backbone, images)
 
 
 def device_of(name: str | torch.device) -> torch.device:

@@ -151,7 +151,7 @@ class Trainer:
         try:
             with torch.random.fork_rng(devices=[self.fabric.device] if self.fabric.device.type == "cuda" else []):
                 if self.step == 0 and self.method.reads_inputs:
-                    space = input_space(self.learner, self.bench, self.fabric.device)
+                    space = input_space(self.bench, self.fabric.device)
                     self.method.prepare(space, partial(mean_inputs, self.bench))
                 while True:
                     due = self._due()
@@ -281,9 +281,7 @@ class Trainer:
         If ``renewed``, the whitening too is fitted again.
         """
         bench, fabric = self.bench, self.fabric
-        settle_batchnorm(
-            self.learner, bench.data, bench.train, bench.views, device=fabric.device, workers=bench.workers, seed=seed
-        )
+        settle_batchnorm(bench, fabric.device, seed)
         if self.world > 1:
             share_buffers(self.learner)
         if renewed:
@@ -299,10 +297,7 @@ class Trainer:
     def _embed(self, rows: Tensor, what: str) -> Tensor:
         """Representations (n, d) of examples, ids into the data; the display shows ``what`` meanwhile."""
         with self.fabric.autocast():
-            return embed(
-                self.learner, self.bench.data, rows, self.bench.views, device=self.fabric.device,
-                workers=self.bench.workers, report=partial(self.display.busy, what),
-            )  # fmt: skip
+            return embed(self.learner, rows, self.bench.examples(self.fabric.device, partial(self.display.busy, what)))
 
     @_timed("refresh")
     def _refresh(self, snapshot: Snapshot) -> None:

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from magnet.backbones import has_batchnorm, reestimate_batchnorm
 from magnet.clustering import ClustersPerClass, KMeansResult, distinct, kmeans_per_class
-from magnet.data import Dataset
 from magnet.files import inside, write_tensors
 from magnet.index import ClusterIndex
-from magnet.training.inputs import Report, Views, batches, passes
+from magnet.training.inputs import Pass, batches, evaluating
 from magnet.training.workbench import Learner, Workbench
 
 STATISTICS = 4096  # examples that batch-norm statistics are estimated from
@@ -22,62 +21,41 @@ CHUNK = 256  # inputs that are averaged at a time
 SHARD = 2**27  # numbers in the representations of a shard: 512 MB
 
 
-@torch.no_grad()
-def embed(
-    learner: Learner,
-    data: Dataset,
-    rows: Tensor,
-    views: Views,
-    *,
-    device: torch.device,
-    workers: int = 0,
-    test: bool = False,
-    seed: int = 0,
-    report: Report | None = None,
-) -> Tensor:
+def embed(learner: Learner, rows: Tensor, examples: Pass, *, test: bool = False, seed: int = 0) -> Tensor:
     """Representations (n, d), on the CPU, of the examples ``rows`` of the data.
 
     They are of the plain views, or with ``test`` the mean over the test views that ``seed`` draws (section 4).
-    ``report`` is called with the number of examples done and the total.
     """
-    was_training = learner.training
-    learner.eval()
+    views = examples.views
     representations: Tensor | None = None  # one block, filled as it comes: there is no second copy at the end
-    done = 0
-    for _, raw in batches(data, rows, passes(len(rows), data.kind), workers):
-        raw = raw.to(device)
-        seen = views.test(raw, seed) if test else [views.plain(raw)]
-        mean = torch.stack([learner.represent(view) for view in seen]).mean(dim=0)
-        if representations is None:
-            representations = torch.empty(len(rows), mean.shape[1])
-        representations[done : done + len(raw)] = mean
-        done += len(raw)
-        if report:
-            report(done, len(rows))
-    learner.train(was_training)
+    with evaluating(learner):
+        for places, raw in examples.over(rows):
+            seen = views.test(raw, seed) if test else [views.plain(raw)]
+            mean = torch.stack([learner.represent(view) for view in seen]).mean(dim=0)
+            if representations is None:
+                representations = torch.empty(len(rows), mean.shape[1])
+            representations[int(places[0]) : int(places[-1]) + 1] = mean
     assert representations is not None, "nothing to embed"
     if test and learner.method.normalised:
         representations = torch.nn.functional.normalize(representations, dim=1)
     return representations
 
 
-def settle_batchnorm(
-    learner: Learner, data: Dataset, rows: Tensor, views: Views, *, device: torch.device, workers: int, seed: int
-) -> None:
+def settle_batchnorm(bench: Workbench, device: torch.device, seed: int) -> None:
     """Estimate batch-norm statistics anew from random training examples, before an embedding pass."""
-    if not has_batchnorm(learner.network):
+    if not has_batchnorm(bench.learner.network):
         return
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:STATISTICS]
+    order = torch.randperm(len(bench.train), generator=torch.Generator().manual_seed(seed))[:STATISTICS]
     drawn = [part.tolist() for part in order.split(64)]
-    raws = (raw for _, raw in batches(data, rows, drawn, workers))
-    reestimate_batchnorm(learner.network, (views.plain(raw.to(device)) for raw in raws))
+    raws = (raw for _, raw in batches(bench.data, bench.train, drawn, bench.workers))
+    reestimate_batchnorm(bench.learner.network, (bench.views.plain(raw.to(device)) for raw in raws))
 
 
-def input_space(learner: Learner, bench: Workbench, device: torch.device) -> Tensor:
+def input_space(bench: Workbench, device: torch.device) -> Tensor:
     """The training examples (N, d): vectors as they are, images as the network sees them before its first step."""
     if bench.data.kind == "vectors":
         return bench.data.batch(bench.train)
-    return embed(learner, bench.data, bench.train, bench.views, device=device, workers=bench.workers)
+    return embed(bench.learner, bench.train, bench.examples(device))
 
 
 def mean_inputs(bench: Workbench, assignments: Tensor, count: int) -> Tensor:

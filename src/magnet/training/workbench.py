@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -38,7 +38,16 @@ from magnet.recipe import Chosen, Recipe
 from magnet.start import LANDMARKS, Start, StartSettings
 from magnet.training.config import COPIES, TrainConfig, check_memory
 from magnet.training.distribution import shared_pass
-from magnet.training.inputs import Views, decoding_workers, device_of, features_for, features_of_views, trunk_features
+from magnet.training.inputs import (
+    Pass,
+    Report,
+    Views,
+    decoding_workers,
+    device_of,
+    features_for,
+    features_of_views,
+    trunk_features,
+)
 from magnet.votes import LEAST_MEMBERS, Examples, cluster, stratified_part
 
 PLAIN = 1.15  # the enlargement of the plain view
@@ -83,6 +92,10 @@ class Workbench:
     def workers(self) -> int:
         """Processes that decode images."""
         return decoding_workers(self.config, self.data.kind)
+
+    def examples(self, device: torch.device, report: Report | None = None) -> Pass:
+        """A pass over the data."""
+        return Pass(self.data, self.views, device, self.workers, report)
 
     @cached_property
     def clusters_per_class(self) -> ClustersPerClass:
@@ -302,23 +315,17 @@ def on_features(bench: Workbench, say: Callable[[str], None], rank: int = 0, wor
     config, data, begun = bench.config, bench.data, time.perf_counter()
     rows = torch.cat([bench.train, data.indices("validation")])
     device = device_of(config.device)
-
-    def pass_over(some: Tensor) -> Tensor:
-        return trunk_features(
-            bench.learner.network.to(device), config.backbone, data, some, bench.views, device=device,
-            workers=bench.workers, report=lambda done, of: say(f"features of {done:,} of {of:,} images"),
-        )  # fmt: skip
-
-    features = shared_pass(pass_over, rows, rank, world_size)
+    images = bench.examples(device, lambda done, of: say(f"features of {done:,} of {of:,} images"))
+    network = bench.learner.network.to(device)
+    work = partial(trunk_features, network=network, name=config.backbone, images=images)
+    features = shared_pass(work, rows, rank, world_size)
     seen = data.as_vectors(rows, features)
     seconds = bench.seconds | {"features": bench.seconds.get("features", 0.0) + time.perf_counter() - begun}
     train = torch.arange(len(bench.train))
     return Workbench(config, seen, bench.learner, bench.views.of_features(), train, bench.labels, seconds)
 
 
-def renew(
-    bench: Workbench, device: torch.device, rank: int, world_size: int, report: Callable[[int, int], None]
-) -> None:
+def renew(bench: Workbench, device: torch.device, rank: int, world_size: int, report: Report) -> None:
     """Fit the whitening of the network again, with its settings, to the features that its trunk has now.
 
     What the start whitened was the variation inside classes as the pretrained trunk saw it. A trunk that was trained
@@ -331,13 +338,9 @@ def renew(
     some = stratified_part(bench.labels, MOST_IMAGES, config.seed)
     count = max(1, min(VIEWS, MOST_IMAGES // len(some)))
 
-    def pass_over(rows: Tensor) -> Tensor:
-        return features_of_views(
-            network, bench.data, rows, bench.views, count=count, seed=config.seed, device=device,
-            workers=bench.workers, report=report,
-        )  # fmt: skip
-
-    x = shared_pass(pass_over, bench.train[some], rank, world_size)
+    images = bench.examples(device, report)
+    work = partial(features_of_views, network=network, images=images, count=count, seed=config.seed)
+    x = shared_pass(work, bench.train[some], rank, world_size)
     examples = Examples(x.flatten(0, 1), bench.labels[some].repeat_interleave(count))
     embedding.begin(start_settings(config).fit(examples, network.dim, config.seed))
 
