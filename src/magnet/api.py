@@ -44,7 +44,9 @@ def train(data: Any, out: str | Path | None = None, *, silent: bool = False, **s
     unknown = sorted(settings.keys() - {field.name for field in dataclasses.fields(TrainConfig)})
     if unknown:
         raise UserError(f"magnet.train() has no setting {unknown[0]!r}: see `magnet train --help`")
-    settings = {name: _setting(name, value) for name, value in settings.items()}
+    kinds = get_type_hints(TrainConfig, include_extras=True)
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
+    settings = {name: checked(value, kinds[name], f"the setting {name}") for name, value in plain.items()}
     known = {name: settings[name] for name in ("seed", "validation", "label", "judge") if name in settings}
     opened = _dataset(data, **known)
     spec = opened.spec if isinstance(data, Dataset) or not isinstance(data, str | Path) else str(data)
@@ -97,12 +99,6 @@ def explore(runs: Run | str | Path | Sequence[Run | str | Path], out: str | Path
     out, opened = as_path(out), [run if isinstance(run, Run) else Run(run) for run in several]
     explorer = build_explorer(opened, examples=10_000, seed=0, say=lambda what: lambda done, total: None)
     return explorer.write(out).page
-
-
-def _setting(name: str, value: Any) -> Any:
-    """A setting of the type that it should have."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    return checked(plain, get_type_hints(TrainConfig, include_extras=True)[name], f"the setting {name}")
 
 
 def _dataset(data: Any, *, seed: int = 0, validation: float = 0.0, label: str = "", judge: str = "") -> Dataset:

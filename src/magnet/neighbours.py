@@ -46,6 +46,11 @@ def squared_distances(a: Tensor, b: Tensor | None = None) -> Tensor:
     return torch.sub(a.square().sum(dim=1).unsqueeze(1) + b.square().sum(dim=1), a @ b.T, alpha=2)
 
 
+def at_least_float32(x: Tensor) -> Tensor:
+    """Half precision as float32; anything else as it is."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def nearest(
     queries: Tensor, references: Tensor, count: int, report: Callable[[int, int], None] | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -86,7 +91,7 @@ def nearest_of_chunk(
     reference_labels: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """As `nearest`, for a chunk; with labels, references of the query's own label are at infinity."""
-    queries = queries.float() if queries.dtype in (torch.float16, torch.bfloat16) else queries
+    queries = at_least_float32(queries)
     with torch.no_grad():
         distances, ids = _search(queries, references, min(count, len(references)), labels, reference_labels)
     if torch.is_grad_enabled() and (queries.requires_grad or references.requires_grad):

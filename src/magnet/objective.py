@@ -31,6 +31,7 @@ from magnet.errors import RangeError
 from magnet.neighbours import (
     LARGEST,
     SIZES,
+    at_least_float32,
     check_ids,
     check_number,
     check_positive,
@@ -109,7 +110,7 @@ def magnet_loss(
     if neighbourhoods is not None:
         neighbourhoods = check_ids(neighbourhoods, len(representations), "neighbourhoods")
     _check_options(alpha, scaling, own_mean, variance)
-    r = _at_least_float32(representations)
+    r = at_least_float32(representations)
     if variance is not None:
         variance = _as_variance(variance, r)
     batch = membership(clusters, labels, neighbourhoods, r.dtype)
@@ -167,10 +168,12 @@ def magnet_objective(
     centre_labels = check_ids(centre_labels, None if centres is None else len(centres), "centre_labels", "centres")
     _check_options(alpha, scaling, "batch", variance)
     chunk = check_whole(chunk, "chunk", 1)
-    r = _at_least_float32(representations)
+    r = at_least_float32(representations)
     count = len(centre_labels)
-    if reads_are_free(assignments) and not 0 <= int(assignments.min()) <= int(assignments.max()) < count:
-        raise ValueError(f"assignments must lie in 0..{count - 1}; found {_span(assignments)}")
+    if reads_are_free(assignments):
+        least, most = (int(end) for end in assignments.aminmax())
+        if not 0 <= least <= most < count:
+            raise ValueError(f"assignments must lie in 0..{count - 1}; found {least}..{most}")
     labels = centre_labels[assignments]
     present = labels if centres is None else centre_labels
     if reads_are_free(present) and bool((present == present[0]).all()):
@@ -270,20 +273,7 @@ class MagnetLoss(nn.Module):
         self.weight: Tensor
         self.register_buffer("average", torch.zeros(()))
         self.register_buffer("weight", torch.zeros(()))
-
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        """As torch's, which collects in its last argument what is wrong."""
-        for name in ("average", "weight"):
-            value = state_dict.get(prefix + name)
-            if isinstance(value, Tensor) and not (
-                value.device.type == "meta" or bool((value.isfinite() & (value >= 0)).all())
-            ):
-                rest[-1].append(f"{prefix}{name} must be finite and >= 0; found {value}")
-        average, weight = (state_dict.get(prefix + name) for name in ("average", "weight"))
-        known = all(isinstance(value, Tensor) and value.device.type != "meta" for value in (average, weight))
-        if known and average.numel() == weight.numel() == 1 and weight > 0 and not (average / weight).isfinite():
-            rest[-1].append(f"{prefix}average over {prefix}weight must be finite; found {average} / {weight}")
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        self.register_load_state_dict_pre_hook(_check_average)  # type: ignore[no-untyped-call]
 
     @property
     def variance(self) -> Tensor | None:
@@ -311,6 +301,19 @@ class MagnetLoss(nn.Module):
     def extra_repr(self) -> str:
         """What ``print(module)`` shows."""
         return f"alpha={self.alpha}, scaling={self.scaling}, own_mean={self.own_mean!r}"
+
+
+def _check_average(module: nn.Module, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+    """Refuse a running variance that is none, in a state to be loaded; torch's last argument collects what is wrong."""
+    found = {name: state.get(prefix + name) for name in ("average", "weight")}
+    known = {k: v for k, v in found.items() if isinstance(v, Tensor) and v.device.type != "meta"}
+    for name, value in known.items():
+        if not bool((value.isfinite() & (value >= 0)).all()):
+            rest[-1].append(f"{prefix}{name} must be finite and >= 0; found {value}")
+    if len(known) == 2 and all(value.numel() == 1 for value in known.values()):
+        average, weight = known.values()
+        if weight > 0 and not (average / weight).isfinite():
+            rest[-1].append(f"{prefix}average over {prefix}weight must be finite; found {average} / {weight}")
 
 
 class _Terms(torch.autograd.Function):
@@ -390,14 +393,6 @@ def _hinge(closer: Tensor, visible: Tensor, alpha: float, factor: Tensor) -> Ten
     # A finite stand-in for -inf keeps the gradient of an empty sum at zero instead of NaN.
     logits = torch.where(visible, factor * closer, torch.finfo(closer.dtype).min / 4)
     return torch.relu(alpha + torch.logsumexp(logits, dim=1))
-
-
-def _at_least_float32(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
-def _span(ids: Tensor) -> str:
-    return f"{int(ids.min())}..{int(ids.max())}"
 
 
 def _as_variance(variance: Tensor | float, r: Tensor) -> Tensor:

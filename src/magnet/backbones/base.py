@@ -69,10 +69,6 @@ class Backbone(nn.Module):
         layers = [list(module.parameters()) for module in self.trunk_modules()]
         return [layer for layer in layers if layer]
 
-    def batchnorm_layers(self) -> list[BatchNorm]:
-        """All batch-norm layers."""
-        return [layer for layer in self.modules() if isinstance(layer, BatchNorm)]
-
     def train(self, mode: bool = True) -> "Backbone":
         """As in torch, but a frozen trunk and fixed batch norm stay in eval mode: their statistics must not drift."""
         super().train(mode)
@@ -80,7 +76,7 @@ class Backbone(nn.Module):
             for module in self.trunk_modules():
                 module.eval()
         if self.fixed_batchnorm:
-            for layer in self.batchnorm_layers():
+            for layer in (layer for layer in self.modules() if isinstance(layer, BatchNorm)):
                 layer.training = False  # the flag alone: a layer may have children (a dropout) of its own
         return self
 

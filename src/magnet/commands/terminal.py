@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from magnet.errors import UserError, check_at_least, first_few, percent
+from magnet.methods import RULE_NAMES
 from magnet.training.config import check_model
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from magnet.training.inputs import Report
 
 T = TypeVar("T")
-RULES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="The run folder.")]
 RunFolders = Annotated[
     tuple[Path, ...],
@@ -214,7 +214,7 @@ def show_evaluation(result: dict[str, Any], console: Console) -> None:
     columns = {"error": "error", "error@5": "error@5", "ECE": "ece", "calibrated": "ece_calibrated"}
     several = result["views"] > 1
     errors = table("", *columns, *(["plain view"] * several), right=(*columns, "plain view"))
-    for key, name in RULES.items():
+    for key, name in RULE_NAMES.items():
         if key in result:
             judged = "bold" if key == result["rule"] else ""  # the rule that the method is judged by
             shown = [result[key][n] for n in columns.values()] + [result["plain"][key]["error"]] * several
@@ -230,7 +230,7 @@ def show_evaluation(result: dict[str, Any], console: Console) -> None:
     _show_pairs(result["verification"], console)
     if "judge" in result:
         judged = result["judge"]
-        errors_of = " and ".join(f"{percent(judged[key]['error'])} by {RULES[key]}" for key in ("knc", "knn"))
+        errors_of = " and ".join(f"{percent(judged[key]['error'])} by {RULE_NAMES[key]}" for key in ("knc", "knn"))
         what = f"{judged['classes']} other labels ({judged['labels']}), which were not trained on"
         console.print(plain(f"Judged by {what}: error {errors_of}\n"))
     if not result["worst"]:

@@ -49,11 +49,6 @@ class Concentration:
         """Precision divided by the base (S,): 1 is chance."""
         return self.precision / self.base if self.base else np.full(len(self.sizes), np.nan)
 
-    @property
-    def gain(self) -> np.ndarray:
-        """Precision minus the base (S,): 0 is chance."""
-        return self.precision - self.base
-
 
 def attribute_concentration(
     representations: Tensor,

@@ -32,6 +32,8 @@ FOLDS = 5  # of cross-validation
 MANY = 5000  # examples above which one fold is enough
 MOST_PAIRS = 300_000  # of the same class, and of different ones
 RATES = (0.1, 0.01, 0.001)  # of false accepts that are reported
+POINTS = 50  # of the ROC curve
+PENALTY = 1e-3  # of the linear probe
 LEAST_FALSE = 10  # false accepts that a threshold must rest on
 ROWS = 65_536  # pairs whose distances are computed at a time
 
@@ -125,7 +127,7 @@ def judge(predict_proba: Callable[[Tensor], Tensor], classes: Tensor, queries: T
 def worst_classes(
     predicted: Tensor, labels: Tensor, classes: Sequence[str], count: int = 10, mistakes: int = 3
 ) -> list[dict[str, Any]]:
-    """The classes with the largest share of errors, worst first; those without errors are left out.
+    """The ``count`` classes with the largest share of errors, worst first; those without errors are left out.
 
     Args:
         predicted: (n,) class ids.
@@ -137,6 +139,12 @@ def worst_classes(
     Returns:
         For each: ``class``, ``n`` its examples, ``error`` a fraction, ``taken_for`` a list of ``class`` and ``n``.
     """
+
+    def taken_for(c: int) -> list[dict[str, Any]]:
+        ids, times = predicted[wrong & (labels == c)].unique(return_counts=True)
+        order = times.argsort(descending=True, stable=True)[:mistakes].tolist()
+        return [{"class": classes[int(ids[i])], "n": int(times[i])} for i in order]
+
     sizes = torch.bincount(labels, minlength=len(classes))
     wrong = predicted != labels
     errors = torch.bincount(labels[wrong], minlength=len(classes))
@@ -148,19 +156,17 @@ def worst_classes(
             "class": classes[c],
             "n": int(sizes[c]),
             "error": int(errors[c]) / int(sizes[c]),
-            "taken_for": _frequent(predicted[wrong & (labels == c)], classes, mistakes),
+            "taken_for": taken_for(c),
         }
         for c in order[:count]
         if errors[c]
     ]
 
 
-def linear_probe(
-    references: Tensor, labels: Tensor, queries: Tensor, *, penalty: float = 1e-3, iterations: int = 1000
-) -> Tensor:
+def linear_probe(references: Tensor, labels: Tensor, queries: Tensor) -> Tensor:
     """The labels (n,) that multinomial logistic regression (scikit-learn's) gives to queries (n, d).
 
-    Minimises ``mean_i -log softmax_{y_i}(W r_i + b) + penalty / 2 |W|^2`` over references (N, d) with labels (N,).
+    Minimises ``mean_i -log softmax_{y_i}(W r_i + b) + PENALTY / 2 |W|^2`` over references (N, d) with labels (N,).
     Representations are centred and scaled by one number, so that the penalty means the same for all.
 
     Examples:
@@ -174,14 +180,8 @@ def linear_probe(
     scale = (references - centre).square().mean().sqrt().clamp_min(torch.finfo(references.dtype).tiny)
     known, asked = (((r - centre) / scale).double().cpu().numpy() for r in (references, queries))
     # scikit-learn minimises the sum of the losses + |W|^2 / (2 C).
-    probe = LogisticRegression(C=1 / (penalty * len(references)), max_iter=iterations)
+    probe = LogisticRegression(C=1 / (PENALTY * len(references)), max_iter=1000)
     return torch.as_tensor(probe.fit(known, labels.cpu().numpy()).predict(asked))
-
-
-def _frequent(answers: Tensor, classes: Sequence[str], count: int) -> list[dict[str, Any]]:
-    ids, times = answers.unique(return_counts=True)
-    order = times.argsort(descending=True, stable=True)[:count].tolist()
-    return [{"class": classes[int(ids[i])], "n": int(times[i])} for i in order]
 
 
 def retrieval(
@@ -223,8 +223,10 @@ def retrieval(
         r = relevant[rows, None]
         deepest = int(r.max())
         ids = nearest_of_chunk(queries[rows], references, deepest + int(among))[1]
-        if among:
-            ids = _without(ids, rows)
+        if among:  # without the query itself, or without the last where the query is not among them
+            kept = ids != rows[:, None]
+            kept[:, -1] &= ~kept.all(dim=1)
+            ids = ids[kept].view(len(ids), -1)
         hits = reference_labels[ids] == labels[rows, None]
         rank = torch.arange(1, deepest + 1)
         shares = hits.cumsum(dim=1) / rank * (hits & (rank <= r)) / r
@@ -237,13 +239,6 @@ def _chunks(asked: Tensor, relevant: Tensor, references: int) -> Iterator[Tensor
     """Rows in chunks whose distances and rankings both fit into the memory budget."""
     for rows in split_rows(asked, references):
         yield from rows.split(max(1, CHUNK_ELEMENTS // (int(relevant[rows].max()) + 1)))
-
-
-def _without(ids: Tensor, own: Tensor) -> Tensor:
-    """Rankings (n, k) without the query itself (n,), or without the last where it is not among them: (n, k - 1)."""
-    kept = ids != own[:, None]
-    kept[:, -1] &= ~kept.all(dim=1)
-    return ids[kept].view(len(ids), -1)
 
 
 class Tempered(NamedTuple):
@@ -368,14 +363,13 @@ def verification(
     # Of each distance between different classes: how many pairs of the same class lie nearer, ties counting half.
     below = torch.searchsorted(near, far).double()
     ties = torch.searchsorted(near, far, right=True).double() - below
-    found: dict[str, Any] = {
+    return {
         "pairs": {"same": len(near), "different": len(far)},
         "auc": float((below + ties / 2).mean() / len(near)),
         "equal_error": _equal_error(near, far),
         "at": [at_rate(near, far, rate) for rate in rates if rate * len(far) >= LEAST_FALSE],
+        "roc": _curve(near, far),
     }
-    found["roc"] = _curve(near, far)
-    return found
 
 
 def at_rate(near: Tensor, far: Tensor, rate: float) -> dict[str, float]:
@@ -424,12 +418,8 @@ def _pairs(labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     return same, different
 
 
-def _distances(representations: Tensor, pairs: Tensor) -> Tensor:
-    parts = [
-        torch.linalg.vector_norm(representations[some[:, 0]] - representations[some[:, 1]], dim=1)
-        for some in pairs.split(ROWS)
-    ]
-    return torch.cat(parts)
+def _distances(r: Tensor, pairs: Tensor) -> Tensor:
+    return torch.cat([torch.linalg.vector_norm(r[p[:, 0]] - r[p[:, 1]], dim=1) for p in pairs.split(ROWS)])
 
 
 def _equal_error(near: Tensor, far: Tensor) -> float:
@@ -441,9 +431,9 @@ def _equal_error(near: Tensor, far: Tensor) -> float:
     return float((accepts[place] + rejects[place]) / 2)
 
 
-def _curve(near: Tensor, far: Tensor, points: int = 50) -> list[list[float]]:
+def _curve(near: Tensor, far: Tensor) -> list[list[float]]:
     """Points of the ROC curve, evenly spread over the logarithm of the false-accept rate."""
     least = max(1 / len(far), 1e-5)
-    rates = torch.logspace(0, 1, points, base=1 / least, dtype=torch.float64) * least
+    rates = torch.logspace(0, 1, POINTS, base=1 / least, dtype=torch.float64) * least
     rows = [at_rate(near, far, float(rate)) for rate in rates]
     return [[row["false_accept"], row["true_accept"]] for row in rows]

@@ -33,6 +33,12 @@ def voters(
         count: the number of clusters for each query.
         examples: the number of members named for each cluster.
     """
+
+    def closest(query: Tensor, members: Tensor) -> list[int]:
+        assert references is not None
+        distances = torch.linalg.vector_norm(references[members] - query, dim=1)
+        return members[distances.argsort(stable=True)[:examples]].tolist()
+
     shares, ids = rule.nearest(queries)
     sigma = rule.variance**0.5
     return [
@@ -43,15 +49,9 @@ def voters(
                 distance=float((query - index.centres[j]).norm()) / sigma,
                 vote=float(share),
                 size=int(index.sizes[j]),
-                nearest=[] if references is None else closest(query, references, index.members(j), examples),
+                nearest=[] if references is None else closest(query, index.members(j)),
             )
             for j, share in zip(near[:count].tolist(), votes[:count], strict=True)
         ]
         for query, near, votes in zip(queries, ids, shares, strict=True)
     ]
-
-
-def closest(query: Tensor, references: Tensor, members: Tensor, count: int) -> list[int]:
-    """The members nearest to a query (d,), nearest first."""
-    distances = torch.linalg.vector_norm(references[members] - query, dim=1)
-    return members[distances.argsort(stable=True)[:count]].tolist()

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from magnet.classify import SoftNeighbours
 from magnet.recipe import LEAST_OF_CLASS, Chosen, Recipe
 from magnet.start import StartSettings
 from magnet.votes import Examples, cluster, hold_out, stratified_folds, vote
@@ -84,18 +83,14 @@ def doubt_labels(
         if chosen.pull is not None:
             rule = rule.refined(known, part.labels, pull=chosen.pull)
         for rows in out.split(max(1, BLOCK // classes)):
-            new = doubts_by(rule, start(vectors[rows].double()), labels[rows], classes)
+            votes = rule.predict_proba(start(vectors[rows].double())).double()
+            every = votes.new_zeros(len(votes), classes).index_copy(1, rule.classes, votes)
+            new = Doubts.of(every, labels[rows])
             for values, some in zip(found, new, strict=True):
                 values[rows] = some
         if report is not None:
             report(int((judged & (fold <= number)).sum()), int(judged.sum()))
     return found if only is None else Doubts(*(values[only] for values in found))
-
-
-def doubts_by(rule: SoftNeighbours, representations: Tensor, labels: Tensor, classes: int) -> Doubts:
-    """Doubts of labels (n,) 0..classes-1 by votes on representations (n, k) that had no part in them."""
-    votes = rule.predict_proba(representations).double()
-    return Doubts.of(votes.new_zeros(len(votes), classes).index_copy(1, rule.classes, votes), labels)
 
 
 def some_of_each(labels: Tensor, most: int, seed: int) -> Tensor:

@@ -20,6 +20,7 @@ METHODS = {
     "ncm": "ncm:NCM",
     "ncmc": "ncm:NCMC",
 }
+RULE_NAMES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}  # as people read them
 # Magnet with one of its choices changed, for the ablations.
 VARIANTS = {
     "magnet/uniform-seeds": "variants:UniformSeeds",
@@ -29,8 +30,8 @@ VARIANTS = {
 }
 
 __all__ = [
-    "METHODS", "VARIANTS", "Batch", "Discriminant", "Method", "MethodLoss", "Options", "Setting", "check_method",
-    "method_class",
+    "METHODS", "RULE_NAMES", "VARIANTS", "Batch", "Discriminant", "Method", "MethodLoss", "Options", "Setting",
+    "check_method", "method_class",
 ]  # fmt: skip
 
 __getattr__ = lazily(

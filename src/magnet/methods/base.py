@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from magnet.classify import NearestClusters, SoftNeighbours
 from magnet.index import ClusterIndex
+from magnet.methods import RULE_NAMES as RULE_NAMES
 
 Classifier = Literal["knc", "knn", "head"]
-RULE_NAMES = {"knc": "kNC", "knn": "soft kNN", "head": "own head"}  # as people read them
 
 
 @dataclass(frozen=True)
@@ -223,11 +223,6 @@ class Method(nn.Module):
         logits = self.logits(representations.to(device))
         assert logits is not None
         return logits.double().softmax(dim=1).cpu()
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    """Half precision as float32; anything else as it is."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def generator(*parts: int) -> torch.Generator:

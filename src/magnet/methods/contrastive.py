@@ -15,9 +15,9 @@ from magnet.methods.base import (
     Options,
     RandomBatches,
     Setting,
-    at_least_float32,
     generator,
 )
+from magnet.neighbours import at_least_float32
 
 
 def contrastive_loss(representations: Tensor, labels: Tensor, margin: float) -> Tensor:

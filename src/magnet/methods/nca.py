@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from magnet import neighbours
 from magnet.index import ClusterIndex
-from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting, at_least_float32
+from magnet.methods.base import Batch, Classifier, Method, MethodLoss, Network, Options, Setting
 from magnet.methods.magnet import ClusterMethod
+from magnet.neighbours import at_least_float32, squared_distances
 
 DECAY = 0.99  # of the running variance, as for Magnet
 
@@ -24,7 +24,7 @@ def centred_squared_distances(a: Tensor, b: Tensor) -> Tensor:
         a, b = at_least_float32(a), at_least_float32(b)
         # The expanded squares lose digits far from the origin; distances are the same from any origin.
         origin = b.detach().mean(dim=0)
-        return neighbours.squared_distances(a - origin, b - origin).clamp_min(0).to(a.dtype)
+        return squared_distances(a - origin, b - origin).clamp_min(0).to(a.dtype)
 
 
 def share_loss(distances: Tensor, own: Tensor, others: Tensor) -> Tensor:

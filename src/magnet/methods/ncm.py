@@ -18,9 +18,9 @@ from magnet.methods.base import (
     Network,
     Options,
     Setting,
-    at_least_float32,
 )
 from magnet.methods.nca import FixedUnit, centred_squared_distances
+from magnet.neighbours import at_least_float32
 
 
 def centroid_logits(

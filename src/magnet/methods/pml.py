@@ -30,8 +30,8 @@ from magnet.methods.base import (
     Options,
     RandomBatches,
     Setting,
-    at_least_float32,
 )
+from magnet.neighbours import at_least_float32
 
 PREFIX = "pml/"
 LONGEST = 500  # characters of a call that are read

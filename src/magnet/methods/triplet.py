@@ -22,9 +22,9 @@ from magnet.methods.base import (
     Options,
     RandomBatches,
     Setting,
-    at_least_float32,
     generator,
 )
+from magnet.neighbours import at_least_float32
 
 
 def triplet_loss(representations: Tensor, alpha: float) -> Tensor:
