@@ -6,6 +6,7 @@ import pytest
 from magnet.cli import main
 from magnet.errors import UserError
 from magnet.training.config import read_config
+from magnet.training.distribution import Ranks
 from magnet.training.train import train
 from magnet.training.workbench import make_workbench
 from training.short_runs import records, run, settings, weights, write_vectors
@@ -78,4 +79,4 @@ def test_training_data_of_one_class_is_refused(tmp_path):
 
 def test_more_processes_than_classes_are_refused(vectors, tmp_path):
     with pytest.raises(UserError, match="4 processes share the classes"):
-        make_workbench(settings(tmp_path / "run", vectors, backbone="mlp"), world_size=4)
+        make_workbench(settings(tmp_path / "run", vectors, backbone="mlp"), ranks=Ranks(world_size=4))

@@ -98,7 +98,6 @@ def compare_times(
     *,
     repeats: int = 9,
     calls: int = 1,
-    baseline_calls: int | None = None,
     warm_up: int = 1,
 ) -> Timed:
     """Time two callables in turns, so that other load on the machine slows both.
@@ -108,23 +107,21 @@ def compare_times(
         baseline: the callable that it is compared with.
         repeats: pairs of blocks; the ratio is taken within each pair.
         calls: calls in a block, whose time is divided by their number. Blocks should last some tens of milliseconds.
-        baseline_calls: the same for the baseline, if it differs.
         warm_up: blocks of each before the first that counts.
     """
     if repeats < 5:
         raise ValueError(f"a ratio takes at least five repeats; found {repeats}")
-    baseline_calls = baseline_calls or calls
     for _ in range(warm_up):
         seconds(ours, calls)
-        seconds(baseline, baseline_calls)
+        seconds(baseline, calls)
     mine, theirs = [], []
     for turn in range(repeats):
         # The order within a pair alternates: what ran before leaves its mark on the caches.
         if turn % 2:
-            theirs.append(seconds(baseline, baseline_calls))
+            theirs.append(seconds(baseline, calls))
         mine.append(seconds(ours, calls))
         if turn % 2 == 0:
-            theirs.append(seconds(baseline, baseline_calls))
+            theirs.append(seconds(baseline, calls))
     return Timed.of(mine, theirs)
 
 

@@ -21,6 +21,7 @@ from magnet.bench.measurement import Measurement, duration, run_child
 from magnet.bench.step import vectors
 from magnet.training.config import TrainConfig
 from magnet.training.display import Display
+from magnet.training.distribution import Ranks
 from magnet.training.loop import Trainer
 from magnet.training.train import make_fabric
 from magnet.training.workbench import complete, make_workbench
@@ -60,7 +61,7 @@ def train_a_little() -> None:
         config = complete(config, data)
         fabric = make_fabric(config)
         fabric.launch()
-        bench = make_workbench(config, data=data, rank=fabric.global_rank, world_size=fabric.world_size)
+        bench = make_workbench(config, data=data, ranks=Ranks(fabric.global_rank, fabric.world_size))
         trainer = Trainer(bench, fabric, Display("", silent=True), Path(folder), resume=False)
         trainer.learner.train()
         trainer.refresh()

@@ -84,9 +84,9 @@ def trainer(method: str, data: Dataset, backbone: str, folder: Path, *, start: b
     return made
 
 
-def small_images(count: int, classes: int = 10) -> Dataset:
+def small_images(count: int) -> Dataset:
     """Grey 28 px images, a random pattern for each class and noise: ``count`` to train, one a class to test."""
-    rng = np.random.default_rng(0)
+    rng, classes = np.random.default_rng(0), 10
     names = [str(i) for i in range(count + classes)]
     labels = np.arange(len(names)) % classes
     patterns = rng.integers(0, 128, (classes, 28, 28), dtype=np.uint8)

@@ -80,11 +80,11 @@ def _row(method: str, found: dict[str, Any]) -> list[str]:
     return [pretty(method), str(found["clusters"]), *(f"{100 * value:.1f}" for value in shares)]
 
 
-def draw_rows(rows: Tensor, most: int, seed: int = 0) -> Tensor:
+def draw_rows(rows: Tensor, most: int) -> Tensor:
     """A random sample of rows, ascending, of at most the given number; the same for every method."""
     if len(rows) <= most:
         return rows
-    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most]
+    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:most]
     return rows[chosen].sort().values
 
 
@@ -171,8 +171,8 @@ def choose_shown(index: ClusterIndex, pairs: int = 4) -> list[int]:
     return chosen
 
 
-def choose_attributes(attributes: Attributes, labels: np.ndarray, count: int = 2) -> list[int]:
-    """Up to ``count`` attributes: see ATTRIBUTES. Labels (n,) are of the same examples; unknown values don't count."""
+def choose_attributes(attributes: Attributes, labels: np.ndarray) -> list[int]:
+    """Up to two attributes: see ATTRIBUTES. Labels (n,) are of the same examples; unknown values don't count."""
     values = attributes.values
     known = ~np.isnan(values)
     has = np.where(known, values, 0)
@@ -186,7 +186,7 @@ def choose_attributes(attributes: Attributes, labels: np.ndarray, count: int = 2
             score += own.mean() * rate * (1 - rate)
     chosen: list[int] = []
     for a in np.argsort(-score, kind="stable").tolist():
-        if len(chosen) < count and score[a] > 0 and share[a] <= 0.5 and all(_related(has, a, b) < 0.5 for b in chosen):
+        if len(chosen) < 2 and score[a] > 0 and share[a] <= 0.5 and all(_related(has, a, b) < 0.5 for b in chosen):
             chosen.append(a)
     return chosen
 

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,16 @@ from magnet.index import ClusterIndex
 
 EVERY = 2.0  # seconds between two signs of life
 SILENCE = 25  # seconds without one
+
+
+class Ranks(NamedTuple):
+    """This process among those that train together."""
+
+    rank: int = 0
+    world_size: int = 1
+
+
+ALONE = Ranks()
 
 
 class Heartbeat:
@@ -155,12 +165,12 @@ def in_order(rows: Tensor, places: Tensor, world_size: int) -> Tensor:
     return ordered
 
 
-def shared_pass(work: Callable[[Tensor], Tensor], rows: Tensor, rank: int, world_size: int) -> Tensor:
+def shared_pass(work: Callable[[Tensor], Tensor], rows: Tensor, ranks: Ranks) -> Tensor:
     """``work(rows)`` (n, ...), where each rank works on every ``world_size``-th of the rows (n,)."""
-    if world_size == 1:
+    if ranks.world_size == 1:
         return work(rows)
-    own = torch.arange(rank, len(rows), world_size)
-    return in_order(work(rows[own]), own, world_size)
+    own = torch.arange(ranks.rank, len(rows), ranks.world_size)
+    return in_order(work(rows[own]), own, ranks.world_size)
 
 
 def shared_index(

@@ -285,7 +285,7 @@ class Trainer:
         if self.world > 1:
             share_buffers(self.learner)
         if renewed:
-            renew(bench, fabric.device, fabric.global_rank, self.world, partial(self.display.busy, "renewing"))
+            renew(bench, fabric.device, partial(self.display.busy, "renewing"))
         self.method.observe(self.learner.eval().represent)
         self.learner.train()
 

@@ -18,7 +18,7 @@ from magnet.files import lock, remove_drafts
 from magnet.methods import method_class
 from magnet.training.config import CONFIG, TrainConfig, check_new, read_config
 from magnet.training.display import Display, SteadyConsole
-from magnet.training.distribution import Heartbeat
+from magnet.training.distribution import Heartbeat, Ranks
 from magnet.training.folder import (
     FOLDER,
     LEARNER,
@@ -74,9 +74,8 @@ def train(
         fabric.barrier()  # all have looked at the folder before one writes to it
         started = resume and bool(checkpoints(folder / FOLDER))
         with _saying(console, silent or config.quiet) as say:
-            bench = make_workbench(
-                config, data=data, rank=fabric.global_rank, world_size=fabric.world_size, fresh=not started, say=say
-            )
+            ranks = Ranks(fabric.global_rank, fabric.world_size)
+            bench = make_workbench(config, data=data, ranks=ranks, fresh=not started, say=say)
         config = bench.config
         if config.warm_start and not started:
             _take_network(bench, config.warm_start)
@@ -94,7 +93,7 @@ def train(
             if started:  # the trunk as it was
                 open_checkpoint(folder / FOLDER, "last").load_learner(bench.learner)
             with _saying(console, silent or config.quiet) as say:
-                bench = on_features(bench, say, fabric.global_rank, fabric.world_size)
+                bench = on_features(bench, say)
         title = f"{config.method} on {data.name}"
         display = until_trained.enter_context(Display(title, quiet=config.quiet, silent=silent, console=console))
         trainer = Trainer(bench, fabric, display, folder, resume=started)

@@ -37,7 +37,7 @@ from magnet.methods import Batch, Discriminant, Method, MethodLoss, Options, Set
 from magnet.recipe import Chosen, Recipe
 from magnet.start import LANDMARKS, Start, StartSettings
 from magnet.training.config import COPIES, TrainConfig, check_memory
-from magnet.training.distribution import shared_pass
+from magnet.training.distribution import ALONE, Ranks, shared_pass
 from magnet.training.inputs import (
     Pass,
     Report,
@@ -86,6 +86,7 @@ class Workbench:
     views: Views
     train: Tensor  # (N,) the training examples, ids into data
     labels: Tensor  # (N,) their classes
+    ranks: Ranks = ALONE
     seconds: dict[str, float] = field(default_factory=dict)  # that features and start took
 
     @property
@@ -201,8 +202,7 @@ def make_learner(
     classes: int,
     *,
     examples: Tensor | None = None,
-    rank: int = 0,
-    world_size: int = 1,
+    ranks: Ranks = ALONE,
     fresh: bool = True,
 ) -> Learner:
     """The network and the method of a configuration.
@@ -214,13 +214,13 @@ def make_learner(
         labels: (N,) the classes of the training examples.
         classes: how many there are.
         examples: (n, d) vectors by which a new network standardises its inputs.
-        rank: the number of this process, below ``world_size``.
-        world_size: the number of processes that train together.
+        ranks: this process and the others.
         fresh: True: load the configured weights; False: a checkpoint will be loaded instead.
     """
     width = shape[0] if kind == "vectors" else LARGEST_TRUNK
     weights = width * max(config.hidden, config.dim) + config.hidden * config.dim
     check_memory(4 * COPIES * weights, "the network", "--dim or --hidden")
+    whitened = config.start == "whitened"
     network = build(
         config.backbone if fresh else config.backbone.removesuffix(PRETRAINED),
         example_shape=shape if kind == "vectors" else (3, config.image_size, config.image_size),
@@ -228,9 +228,9 @@ def make_learner(
         seed=config.seed,
         dropout=None if config.dropout < 0 else config.dropout,
         hidden=config.hidden or None,
-        power=config.power if config.start == "whitened" else None,
-        landmarks=landmarks_of(config),
-        unit_length=config.start == "whitened" and config.unit_length == "yes",
+        power=config.power if whitened else None,
+        landmarks=LANDMARKS if whitened and config.kernel_width > 0 else 0,
+        unit_length=whitened and config.unit_length == "yes",
     )
     if examples is not None and isinstance(network, VectorBackbone):
         network.fit_inputs(examples)
@@ -242,31 +242,17 @@ def make_learner(
         freeze_part(network, config.freeze_part)
     if config.freeze_batchnorm:
         freeze_batchnorm(network)
-    setting = Setting(labels, classes, network.dim, config.seed, rank, world_size)
+    setting = Setting(labels, classes, network.dim, config.seed, *ranks)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         return Learner(network, method_class(config.method)(setting, Options.of(config)))
-
-
-def landmarks_of(config: TrainConfig) -> int:
-    """How many landmarks the kernel features of the network have; 0: it has none."""
-    return LANDMARKS if config.start == "whitened" and config.kernel_width > 0 else 0
-
-
-def begin(learner: Learner, start: Start, discriminant: Discriminant) -> None:
-    """Give a learner its whitened start."""
-    embedding = learner.network.embedding
-    assert isinstance(embedding, WhitenedEmbedding)
-    embedding.begin(start)
-    learner.method.begin(discriminant)
 
 
 def make_workbench(
     config: TrainConfig,
     *,
     data: Dataset | None = None,
-    rank: int = 0,
-    world_size: int = 1,
+    ranks: Ranks = ALONE,
     fresh: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> Workbench:
@@ -283,30 +269,34 @@ def make_workbench(
             f"{config.data}: the training part holds {len(train)} examples of {len(labels.unique())} class(es); "
             "at least two classes are needed"
         )
-    if len(labels.unique()) < world_size:
-        raise UserError(f"{world_size} processes share the classes among them: there are {len(labels.unique())} only")
+    if len(labels.unique()) < ranks.world_size:
+        raise UserError(
+            f"{ranks.world_size} processes share the classes among them: there are {len(labels.unique())} only"
+        )
     if config.renew:
         _check_renewal(config, data.kind)
     if data.kind == "vectors" and fresh:
         some = data.batch(train[:: max(1, len(train) // MANY)])
         if bool((some == some[0]).all()):
             raise UserError(f"{config.data}: all {len(train)} training examples are the same: nothing can be learnt")
-    prepared = prepare(config, data, say, rank=rank, world_size=world_size) if fresh else Prepared(config)
+    prepared = prepare(config, data, say, ranks) if fresh else Prepared(config)
     config = prepared.config
     scaled = fresh and data.kind == "vectors" and prepared.start is None
     examples = data.batch(train[:: max(1, len(train) // MANY)]) if scaled else None
     learner = make_learner(
-        config, data.kind, data.shape, labels, len(data.classes), examples=examples, rank=rank, world_size=world_size,
-        fresh=fresh,
-    )  # fmt: skip
+        config, data.kind, data.shape, labels, len(data.classes), examples=examples, ranks=ranks, fresh=fresh
+    )
     if prepared.start is not None and prepared.discriminant is not None:
-        begin(learner, prepared.start, prepared.discriminant)
+        embedding = learner.network.embedding
+        assert isinstance(embedding, WhitenedEmbedding)
+        embedding.begin(prepared.start)
+        learner.method.begin(prepared.discriminant)
     _ = learner.method.sampler  # made now, so that its errors come before anything is written
     views = Views.of(config, learner.network)
-    return Workbench(config, data, learner, views, train, labels, dict(prepared.seconds))
+    return Workbench(config, data, learner, views, train, labels, ranks, dict(prepared.seconds))
 
 
-def on_features(bench: Workbench, say: Callable[[str], None], rank: int = 0, world_size: int = 1) -> Workbench:
+def on_features(bench: Workbench, say: Callable[[str], None]) -> Workbench:
     """The parts of a run with a frozen trunk: each image is replaced by its features, which are computed once.
 
     The network takes features as well as images: trained on the features, it is used on images. The ranks share the
@@ -318,14 +308,14 @@ def on_features(bench: Workbench, say: Callable[[str], None], rank: int = 0, wor
     images = bench.examples(device, lambda done, of: say(f"features of {done:,} of {of:,} images"))
     network = bench.learner.network.to(device)
     work = partial(trunk_features, network=network, name=config.backbone, images=images)
-    features = shared_pass(work, rows, rank, world_size)
+    features = shared_pass(work, rows, bench.ranks)
     seen = data.as_vectors(rows, features)
     seconds = bench.seconds | {"features": bench.seconds.get("features", 0.0) + time.perf_counter() - begun}
-    train = torch.arange(len(bench.train))
-    return Workbench(config, seen, bench.learner, bench.views.of_features(), train, bench.labels, seconds)
+    train, views = torch.arange(len(bench.train)), bench.views.of_features()
+    return replace(bench, data=seen, views=views, train=train, seconds=seconds)
 
 
-def renew(bench: Workbench, device: torch.device, rank: int, world_size: int, report: Report) -> None:
+def renew(bench: Workbench, device: torch.device, report: Report) -> None:
     """Fit the whitening of the network again, with its settings, to the features that its trunk has now.
 
     What the start whitened was the variation inside classes as the pretrained trunk saw it. A trunk that was trained
@@ -340,7 +330,7 @@ def renew(bench: Workbench, device: torch.device, rank: int, world_size: int, re
 
     images = bench.examples(device, report)
     work = partial(features_of_views, network=network, images=images, count=count, seed=config.seed)
-    x = shared_pass(work, bench.train[some], rank, world_size)
+    x = shared_pass(work, bench.train[some], bench.ranks)
     examples = Examples(x.flatten(0, 1), bench.labels[some].repeat_interleave(count))
     embedding.begin(start_settings(config).fit(examples, network.dim, config.seed))
 
@@ -368,9 +358,7 @@ def prepare(
     config: TrainConfig,
     data: Dataset,
     say: Callable[[str], None] = lambda line: None,
-    *,
-    rank: int = 0,
-    world_size: int = 1,
+    ranks: Ranks = ALONE,
 ) -> Prepared:
     """Choose the settings that the configuration leaves open, and fit the whitened start. A random start needs neither.
 
@@ -382,7 +370,7 @@ def prepare(
         config: from `complete`.
         data: of which the training part is used.
         say: called with lines of progress.
-        rank, world_size: of this process; the processes share the images among them.
+        ranks: this process and the others, which share the images among them.
     """
     if config.start != "whitened" or config.warm_start:  # a warm start brings its own
         return Prepared(config)
@@ -395,10 +383,10 @@ def prepare(
     else:
         some = stratified_part(labels, MOST_IMAGES, config.seed)
 
-        def pass_over(chosen: Tensor) -> Tensor:
+        def features(chosen: Tensor) -> Tensor:
             return features_for(config, data, chosen, lambda done, of: say(f"features of {done:,} of {of:,} images"))
 
-        x = shared_pass(pass_over, rows[some], rank, world_size)
+        x = shared_pass(features, rows[some], ranks)
     passed = time.perf_counter()
     say("choosing the start")
     data_all = Examples(x, labels[some])
