@@ -25,20 +25,9 @@ if TYPE_CHECKING:
     from magnet.backbones.weights import Report, load_weights
 
 __all__ = [
-    "Backbone",
-    "Report",
-    "VectorBackbone",
-    "WhitenedEmbedding",
-    "build",
-    "check_backbone",
-    "freeze",
-    "freeze_batchnorm",
-    "freeze_part",
-    "has_batchnorm",
-    "load_weights",
-    "names",
-    "reestimate_batchnorm",
-]
+    "Backbone", "Report", "VectorBackbone", "WhitenedEmbedding", "build", "check_backbone", "freeze",
+    "freeze_batchnorm", "freeze_part", "has_batchnorm", "load_weights", "names", "reestimate_batchnorm",
+]  # fmt: skip
 
 _VECTORS = ("linear", "mlp")
 _IMAGES = ("convnet", "googlenet", "timm/NAME")
@@ -56,9 +45,8 @@ _HUB = {PHOTOGRAPHS: "models--timm--tf_efficientnet_lite0.in1k"}
 
 __getattr__ = lazily(
     __name__,
-    {"Backbone": "base", "WhitenedEmbedding": "base", "freeze": "base", "freeze_batchnorm": "base",
-     "freeze_part": "base", "has_batchnorm": "base", "reestimate_batchnorm": "base", "VectorBackbone": "base",
-     "Report": "weights", "load_weights": "weights"},
+    dict.fromkeys(("Backbone", "VectorBackbone", "WhitenedEmbedding", "freeze", "freeze_batchnorm", "freeze_part",
+                   "has_batchnorm", "reestimate_batchnorm"), "base") | {"Report": "weights", "load_weights": "weights"},
 )  # fmt: skip
 
 

@@ -103,10 +103,9 @@ def compare_times(
     """Time two callables in turns, so that other load on the machine slows both.
 
     Args:
-        ours: the first callable.
-        baseline: the callable that it is compared with.
+        ours, baseline: what is compared.
         repeats: pairs of blocks; the ratio is taken within each pair.
-        calls: calls in a block, whose time is divided by their number. Blocks should last some tens of milliseconds.
+        calls: in a block. Blocks should last some tens of milliseconds.
         warm_up: blocks of each before the first that counts.
     """
     if repeats < 5:

@@ -375,10 +375,7 @@ def verification(
 def at_rate(near: Tensor, far: Tensor, rate: float) -> dict[str, float]:
     """The highest threshold at which at most a share ``rate`` of false pairs is accepted, and what it accepts.
 
-    Args:
-        near: distances of pairs of the same class, ascending.
-        far: distances of pairs of different classes, ascending.
-        rate: of false accepts.
+    Distances of pairs of the same class (``near``) and of different classes (``far``) are given in ascending order.
     """
     allowed = int(rate * len(far))
     # A pair is accepted if it is nearer than the threshold: the first false pair that is one too many.

@@ -1,7 +1,6 @@
 """Attribute concentration (figure 5d of the paper): how many of an example's neighbours share its attributes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -50,28 +49,6 @@ PIXEL_NOTE = (
 PIXEL_SIDE = 28
 
 
-@dataclass
-class Measured:
-    """The results of one method in one scope, for each of its runs; None for a run that diverged."""
-
-    found: list[Concentration | None] = field(default_factory=list)
-
-    @property
-    def there(self) -> list[Concentration]:
-        """The results of the runs that did not diverge."""
-        return [found for found in self.found if found is not None]
-
-    @property
-    def per_example(self) -> list[np.ndarray | None]:
-        """The values (n, S) of the examples in each run."""
-        return [None if found is None else found.per_example for found in self.found]
-
-    @property
-    def precision(self) -> np.ndarray:
-        """(s, S) the precision in each of the s runs that did not diverge."""
-        return np.stack([found.precision for found in self.there])
-
-
 def run(lab: Lab) -> Outcome:
     """Measure all methods among the test examples, or as the paper does where only training images are annotated.
 
@@ -85,7 +62,7 @@ def run(lab: Lab) -> Outcome:
         scopes = ["all", "class"] if _vary_within_classes(attributes, lab.data.labels[rows].numpy()) else ["all"]
         if scopes == ["all"]:
             note = f"{note} {CONSTANT}".strip()
-    measured: dict[Scope, dict[str, Measured]] = {scope: {} for scope in scopes}
+    measured: dict[Scope, dict[str, list[Concentration | None]]] = {scope: {} for scope in scopes}
     for method in lab.methods:
         runs = [lab.train(config) for config in lab.seeded(lab.best(method))]
         for scope in scopes:
@@ -96,10 +73,10 @@ def run(lab: Lab) -> Outcome:
     for scope, methods in measured.items():
         values[scope] = _values(methods)
         tables += [
-            _precision_table(lab, scope, methods, values[scope], f"{part} examples", note),
+            _precision_table(lab, scope, values[scope], f"{part} examples", note),
             _interval_table(scope, values[scope]),
         ]
-    panels = [panel for panel in (_panel(scope, methods) for scope, methods in measured.items()) if panel.curves]
+    panels = [panel for panel in (_panel(scope, values[scope]) for scope in scopes) if panel.curves]
     lab.out.mkdir(parents=True, exist_ok=True)
     figures = []
     if panels:  # some method has not diverged
@@ -125,12 +102,12 @@ def _vary_within_classes(attributes: Attributes, labels: np.ndarray) -> bool:
     return any(bool(((values == 1).any(axis=0) & (values == 0).any(axis=0)).any()) for values in own)
 
 
-def measure(runs: Sequence[Run | None], attributes: Attributes, scope: Scope, part: str = "test") -> Measured:
-    """The concentration among the examples of a part in each of some runs."""
-    measured = Measured()
+def measure(runs: Sequence[Run | None], attributes: Attributes, scope: Scope, part: str) -> list[Concentration | None]:
+    """The concentration among the examples of a part in each of some runs; None for a run that diverged."""
+    measured: list[Concentration | None] = []
     for trained in runs:
         if trained is None:
-            measured.found.append(None)
+            measured.append(None)
             continue
         rows = trained.data.indices(part)
         space = of_test_part(trained) if part == "test" else trained.embed(rows, test=True)
@@ -141,24 +118,24 @@ def measure(runs: Sequence[Run | None], attributes: Attributes, scope: Scope, pa
             found = attribute_concentration(
                 space, attributes.values, sizes=SIZES, labels=labels, others_only=scope == "others", per_example=True
             )
-        measured.found.append(found)
+        measured.append(found)
     return measured
 
 
-def _values(methods: dict[str, Measured]) -> dict[str, Any]:
+def _values(methods: dict[str, list[Concentration | None]]) -> dict[str, Any]:
     """All numbers of a scope: by method and seed, and the differences of Magnet to the others at every size."""
-    base = next((found.base for measured in methods.values() for found in measured.there), None)
     values: dict[str, Any] = {
-        "at_random": base,
+        "at_random": next((found.base for several in methods.values() for found in several if found is not None), None),
         "precision": {
-            m: [[None] * len(SIZES) if found is None else found.precision.tolist() for found in measured.found]
-            for m, measured in methods.items()
+            m: [[None] * len(SIZES) if found is None else found.precision.tolist() for found in several]
+            for m, several in methods.items()
         },
-        DIVERGED: {m: measured.found.count(None) for m, measured in methods.items()},
+        DIVERGED: {m: several.count(None) for m, several in methods.items()},
     }
     values["difference"], values["relative"] = {}, {}
+    each = {m: [None if found is None else found.per_example for found in several] for m, several in methods.items()}
     for method in (other for other in methods if other != OURS):
-        both = in_both(methods[OURS].per_example, methods[method].per_example)
+        both = in_both(each[OURS], each[method])
         pairs = [(both[0][:, :, s], both[1][:, :, s]) for s in range(len(SIZES))] if both else []
         values["difference"][method] = [paired_interval(a, b) for a, b in pairs] or None
         values["relative"][method] = [_more(a, b) for a, b in pairs] or None
@@ -171,9 +148,12 @@ def _more(a: np.ndarray, b: np.ndarray) -> Interval:
     return Interval(-less.mean, -less.high, -less.low)
 
 
-def _precision_table(
-    lab: Lab, scope: Scope, methods: dict[str, Measured], values: dict[str, Any], among: str, note: str
-) -> Table:
+def _precision(values: dict[str, Any]) -> dict[str, np.ndarray]:
+    """By method, the precision (s, S) in each of the s runs that did not diverge."""
+    return {m: np.array([row for row in several if row[0] is not None]) for m, several in values["precision"].items()}
+
+
+def _precision_table(lab: Lab, scope: Scope, values: dict[str, Any], among: str, note: str) -> Table:
     titles = {
         "all": "neighbours that share an attribute, in %",
         "others": "neighbours of other classes that share an attribute, in %",
@@ -181,11 +161,11 @@ def _precision_table(
     }
     base, digits = values["at_random"], 2 if scope == "class" else 1
     rows = []
-    for method, found in methods.items():
-        if not found.there:
+    for method, precision in _precision(values).items():
+        if not len(precision):
             rows.append([pretty(method), DIVERGED, *[""] * (len(SIZES) - 1)])
             continue
-        shown = found.precision / base if scope == "class" else 100 * found.precision
+        shown = precision / base if scope == "class" else 100 * precision
         name = pretty(method) + some_diverged(values[DIVERGED][method], lab.seeds)
         rows.append([name, *(f"{mean:.{digits}f}" for mean in shown.mean(axis=0))])
         if len(shown) > 1:  # in a row of its own, so that the table fits a terminal
@@ -218,13 +198,13 @@ def _interval_table(scope: Scope, values: dict[str, Any]) -> Table:
     return Table(f"differences in percentage points{where}", columns, rows, PAIRED)
 
 
-def _panel(scope: Scope, methods: dict[str, Measured]) -> Panel:
-    there = {method: found for method, found in methods.items() if found.there}
-    base = next((found.there[0].base for found in there.values()), 1.0)
+def _panel(scope: Scope, values: dict[str, Any]) -> Panel:
+    there = {pretty(method): precision for method, precision in _precision(values).items() if len(precision)}
+    base = 1.0 if values["at_random"] is None else values["at_random"]
     if scope == "class":
-        curves = {pretty(method): found.precision / base for method, found in there.items()}
+        curves = {method: precision / base for method, precision in there.items()}
         return Panel("within the class", "lift over the class's own rate", curves, 1.0)
-    curves = {pretty(method): 100 * found.precision for method, found in there.items()}
+    curves = {method: 100 * precision for method, precision in there.items()}
     title = "all neighbours" if scope == "all" else "neighbours of other classes"
     return Panel(title, "neighbours that share the attribute, %", curves, 100 * base)
 

@@ -194,7 +194,7 @@ class Lab:
 
         Args:
             method: its name.
-            held: other data than `held`, such as one with merged classes.
+            held: other data than `held`, such as data with merged classes.
             part: what the settings are chosen for, as named in the results file.
             keep: how many of the best the experiment uses.
         """

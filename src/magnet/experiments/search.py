@@ -107,10 +107,7 @@ def record(ranked: list[tuple[float, TrainConfig]], fixed: frozenset[str] = froz
 def settings_table(title: str, found: dict[str, list[dict[str, Any]]], caption: str = "") -> Table:
     """Chosen settings as the paper's appendix prints them: one row each, by method.
 
-    Args:
-        title: of the table.
-        found: the settings of each method, or of its several best trials, whose values then share a row.
-        caption: of the table.
+    Values of several trials of a method share a row.
     """
     rows = [
         [pretty(method), name.replace("_", " "), ", ".join(_text(settings[name]) for settings in several)]

@@ -39,13 +39,9 @@ class SteadyConsole(Console):
 
 
 class Display:
-    """The progress of a run: a live bar on a terminal, otherwise a plain line for each epoch.
+    """The progress of a run: a live bar on a terminal, otherwise (and with ``quiet``) a plain line for each epoch.
 
-    Args:
-        title: what is being trained.
-        quiet: print plain lines even on a terminal.
-        silent: print nothing (ranks other than 0, or a caller that shows progress itself).
-        console: where to write.
+    A ``silent`` display prints nothing: on ranks other than 0, and for a caller that shows progress itself.
     """
 
     def __init__(
@@ -206,13 +202,9 @@ class Logger(Protocol):
 
 
 def open_logger(name: str, folder: Path, settings: dict[str, Any], resume_at: int | None) -> Logger | None:
-    """The logger of this name for a run; None for "none".
+    """The logger of this name (`magnet.training.config.LOGGERS`) for a run; None for "none".
 
-    Args:
-        name: one of `magnet.training.config.LOGGERS`, or "none".
-        folder: of the run.
-        settings: all of them, by name.
-        resume_at: the step that a resumed run starts from.
+    A run that is resumed starts from the step ``resume_at``.
     """
     check_logger(name)
     if name == "none":

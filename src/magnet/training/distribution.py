@@ -185,10 +185,9 @@ def shared_index(
 
     Args:
         representations: (n, d) of this rank's examples; they stay on this rank.
-        places: (n,) where those stand among all N training examples, as `own_places` has it.
+        places: (n,) of these examples among all N training examples, from `own_places`.
         labels: (N,) classes of all training examples.
-        clusters_per_class: K.
-        seed: of K-means.
+        clusters_per_class, seed: of K-means.
         world_size: how many ranks take part.
     """
     own = kmeans_per_class(representations, labels[places], clusters_per_class, seed=seed)

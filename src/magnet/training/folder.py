@@ -224,12 +224,8 @@ def open_checkpoint(
 ) -> Checkpoint:
     """The "best" checkpoint (the last one if there was no validation) or the "last".
 
-    If it is damaged, the notes say so, and the latest undamaged one is opened instead.
-
-    Args:
-        folder: of the checkpoints.
-        which: see above.
-        parts: the files to read; the index may be absent.
+    If it is damaged, the notes say so, and the latest undamaged one is opened instead. Of ``parts``, the files to read,
+    the index may be absent.
     """
     for _ in range(ATTEMPTS):
         found = checkpoints(folder)

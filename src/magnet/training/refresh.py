@@ -86,8 +86,7 @@ def index_by_shards(
     Args:
         represent: gives the representations (n, d) of the examples at some places (n,).
         labels: (N,) classes of all examples.
-        clusters_per_class: K.
-        seed: of K-means.
+        clusters_per_class, seed: of K-means.
         shards: how many; each has whole classes, and about as many examples.
     """
     _, class_of, sizes = distinct(labels)
