@@ -5,7 +5,6 @@ neighbours that have it too, as a function of k. Means are taken over the exampl
 attributes, so that a frequent attribute does not drown the others.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,12 +83,7 @@ def attribute_concentration(
     group = labels[rows].cpu() if others_only and labels is not None else torch.arange(len(rows))
     known_rest, has_rest = known.sum(0) - _group_sums(known, group), has.sum(0) - _group_sums(has, group)
     tally = _Tally(sizes, has.shape[1], per_example)
-    for chunk in _chunks(torch.arange(len(rows)), len(rows), sizes[-1] + has.shape[1]):
-        at = representations[chunk]
-        own, owners = group[chunk].to(at.device), group.to(at.device)
-        distances, ids = nearest_of_chunk(at, representations, sizes[-1], own, owners)
-        ids = ids.masked_fill(distances.isinf(), len(rows)).cpu()
-        tally.add(chunk, ids, known, has, has[chunk], has_rest[chunk].double() / known_rest[chunk])
+    tally.search(torch.arange(len(rows)), representations, group, (known, has, has, has_rest, known_rest))
     return tally.result(len(rows))
 
 
@@ -114,13 +108,8 @@ def concentration_within_classes(
         members = (labels == label).nonzero().squeeze(1)
         space, knows, owns = representations[members], known[members], has[members]
         known_rest, has_rest = knows.sum(0) - knows.long(), owns.sum(0) - owns.long()
-        varies = (has_rest > 0) & (has_rest < known_rest)
-        for chunk in _chunks(torch.arange(len(members)), len(members), sizes[-1] + has.shape[1]):
-            everyone = torch.arange(len(members), device=space.device)
-            distances, ids = nearest_of_chunk(space[chunk], space, sizes[-1], chunk.to(space.device), everyone)
-            ids = ids.masked_fill(distances.isinf(), len(members)).cpu()
-            counted, chance = owns[chunk] & varies[chunk], has_rest[chunk].double() / known_rest[chunk]
-            tally.add(members[chunk], ids, knows, owns, counted, chance)
+        counted = owns & (has_rest > 0) & (has_rest < known_rest)
+        tally.search(members, space, torch.arange(len(members)), (knows, owns, counted, has_rest, known_rest))
     return tally.result(len(rows))
 
 
@@ -138,7 +127,22 @@ class _Tally:
         # Of each pair of an example (p,) and an attribute (p,) that it has: the fractions (p, S), nan where unknown.
         self.pairs: list[tuple[Tensor, Tensor, Tensor]] | None = [] if per_example else None
 
-    def add(self, rows: Tensor, ids: Tensor, known: Tensor, has: Tensor, counted: Tensor, chance: Tensor) -> None:
+    def search(self, rows: Tensor, space: Tensor, group: Tensor, tables: tuple[Tensor, ...]) -> None:
+        """Add the examples ``rows`` (n,), which lie at ``space`` (n, d); those of one ``group`` (n,) are no neighbours.
+
+        The tables are (n, A): what is known, what an example has, what of it counts, how many of its possible
+        neighbours have it, and of how many this is known.
+        """
+        known, has, counted, has_rest, known_rest = tables
+        group = group.to(space.device)
+        for chunk in split_rows(torch.arange(len(rows)), len(rows)) if len(rows) else ():
+            # Distances and attributes both fit into the memory budget.
+            for some in chunk.split(max(1, CHUNK_ELEMENTS // (8 * (self.sizes[-1] + has.shape[1])))):
+                distances, ids = nearest_of_chunk(space[some], space, self.sizes[-1], group[some], group)
+                ids = ids.masked_fill(distances.isinf(), len(rows)).cpu()
+                self._add(rows[some], ids, known, has, counted[some], has_rest[some].double() / known_rest[some])
+
+    def _add(self, rows: Tensor, ids: Tensor, known: Tensor, has: Tensor, counted: Tensor, chance: Tensor) -> None:
         """Add the examples ``rows`` (n,), with the ids (n, k) of their neighbours, nearest first.
 
         Ids are rows of ``known`` and ``has`` (N, A); N stands for no neighbour. ``counted`` and ``chance`` are (n, A).
@@ -206,11 +210,3 @@ def _group_sums(table: Tensor, group: Tensor) -> Tensor:
     _, place = group.unique(return_inverse=True)
     sums = torch.zeros(int(place.max()) + 1 if len(place) else 0, table.shape[1], dtype=torch.long)
     return sums.index_add_(0, place, table.long())[place]
-
-
-def _chunks(rows: Tensor, references: int, row_elements: int) -> Iterator[Tensor]:
-    """Rows in chunks whose distances and attributes both fit into the memory budget."""
-    if not len(rows):
-        return
-    for some in split_rows(rows, references):
-        yield from some.split(max(1, CHUNK_ELEMENTS // (8 * row_elements)))

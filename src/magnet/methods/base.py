@@ -241,6 +241,28 @@ def seed_globally(seed: int, device: torch.device) -> None:
         torch.manual_seed(seed)
 
 
+class ClassCircles:
+    """The examples class by class, each class a circle on which others of the same class are found."""
+
+    def __init__(self, labels: Tensor) -> None:
+        self.order = labels.argsort(stable=True)
+        self.place = self.order.argsort()
+        _, own, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
+        self.start, self.size = (sizes.cumsum(0) - sizes)[own], sizes[own]  # (N,) of the class of each example
+
+    def others(self, examples: Tensor, uniform: Tensor) -> Tensor:
+        """Another member (n,) of the class of each example (n,), by numbers (n,) in [0, 1); a single member is its own.
+
+        >>> circles = ClassCircles(torch.tensor([0, 1, 0, 0]))
+        >>> circles.others(torch.tensor([0, 1, 2]), torch.tensor([0.0, 0.5, 0.9]))
+        tensor([2, 1, 0])
+        """
+        start, size = self.start[examples], self.size[examples]
+        step = 1 + (uniform * (size - 1)).long()  # round the circle, but not back to the example
+        chosen: Tensor = self.order[start + (self.place[examples] - start + step) % size]
+        return chosen
+
+
 class RandomBatches:
     """Draws every example once an epoch, shuffled by (seed, epoch), split among the ranks.
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from magnet.methods.base import (
     Batch,
+    ClassCircles,
     Classifier,
     Method,
     MethodLoss,
@@ -54,22 +55,18 @@ class PairBatches(RandomBatches):
 
     def __init__(self, setting: Setting, options: Options) -> None:
         super().__init__(setting, options)
-        # Examples class by class: the own class is one stretch of them, and so, cyclically, are all others.
-        self._sorted = setting.labels.argsort(stable=True)
-        self._place = self._sorted.argsort()
-        _, own, sizes = torch.unique(setting.labels, return_inverse=True, return_counts=True)
-        self._size, self._start = sizes[own], (sizes.cumsum(0) - sizes)[own]
+        self._circles = ClassCircles(setting.labels)
 
     def draw(self, number: int) -> list[int]:
         """Batch ``number``: first, mate, first, mate, ...; half of the pairs are similar."""
         first = torch.tensor(super().draw(number))
         uniform = torch.rand(len(first), dtype=torch.float64, generator=generator(self.seed, number, self.rank))
-        start, size = self._start[first], self._size[first]
+        circles, size = self._circles, self._circles.size[first]
         # The turn goes on over the batches, so that an odd number of pairs is balanced by the next batch.
         similar = ((number * len(first) + torch.arange(len(first))) % 2 == 0) & (size > 1)
-        within = self._place[first] - start + 1 + (uniform * (size - 1)).long()
-        beyond = start + size + (uniform * (self.count - size)).long()
-        mates = self._sorted[torch.where(similar, start + within % size, beyond % self.count)]
+        # Class by class, all examples of other classes follow the own class, cyclically.
+        beyond = circles.start[first] + size + (uniform * (self.count - size)).long()
+        mates = torch.where(similar, circles.others(first, uniform), circles.order[beyond % self.count])
         return torch.stack([first, mates], dim=1).flatten().tolist()
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from magnet.index import ClusterIndex
 from magnet.methods.base import (
     Batch,
+    ClassCircles,
     Classifier,
     MeanInputs,
     Method,
@@ -153,17 +154,10 @@ class SemanticBatches(TripletBatches):
 
     def __init__(self, setting: Setting, options: Options) -> None:
         super().__init__(setting, options)
-        _, self._class, self._size = setting.labels.unique(return_inverse=True, return_counts=True)
-        self._by_class = self._class.argsort(stable=True)  # examples, class by class
-        self._place = self._by_class.argsort()
-        self._first = self._size.cumsum(0) - self._size
+        self._circles = ClassCircles(setting.labels)
 
     def _positives(self, seeds: Tensor, generator: torch.Generator) -> Tensor:
-        first, size = self._first[self._class[seeds]], self._size[self._class[seeds]]
-        # The members of a class form a circle; the positive is 1 to size - 1 steps on. A single member is its own.
-        step = 1 + (torch.rand(len(seeds), generator=generator) * (size - 1)).long()
-        chosen: Tensor = self._by_class[first + (self._place[seeds] - first + step) % size]
-        return chosen
+        return self._circles.others(seeds, torch.rand(len(seeds), generator=generator))
 
 
 class SemanticTriplet(Triplet):
