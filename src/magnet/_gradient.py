@@ -36,7 +36,7 @@ class Parts(NamedTuple):
     per_example: Tensor  # (B,)
     variance: Number
     estimate: Number  # the batch's own variance, which `variance` is unless that was given or held up
-    means: Tensor  # (J, d) of the clusters, around that of the batch
+    means: Tensor  # (J, d) of the clusters, around the mean of the batch
     centred: Tensor  # (B, d) the rows, around the mean of the batch
     offsets: Tensor  # (B, d) from the own mean
     scores: Tensor  # (B, J) s
@@ -54,7 +54,7 @@ def gradient(
     active = losses.sign() * (upstream * (options.scaling / 2 / variance))
     of_scores = (shares - member).mul_(active.unsqueeze(1))
     of_factor = number(of_scores.flatten().dot(scores.flatten()), floats)  # times f
-    # Half of that of the means, and of the rows with the means held still: s_j - s_c = |r - m_c|^2 - |r - m_j|^2.
+    # Half the gradient of the means, and of the rows with the means held still: s_j - s_c = |r - m_c|^2 - |r - m_j|^2.
     of_means = torch.addmm(of_scores.sum(dim=0).unsqueeze(1) * means, of_scores.T, centred, beta=-1)
     pull: Number = 0.0  # on the |offset|^2 of each row
     if options.leave_one_out:

@@ -265,7 +265,7 @@ def in_threads(work: Callable[[Part], Result], parts: Iterable[Part], total: int
     [0, 1, 4, 9, 16]
     """
     waiting, results = deque(parts), list[Result]()
-    inference = torch.is_inference_mode_enabled()  # a mode is that of a thread, and its tensors cannot leave it
+    inference = torch.is_inference_mode_enabled()  # each thread has its own mode, and inference tensors cannot leave it
     count = max(1, min(total, len(waiting)))
 
     def take() -> None:
@@ -407,7 +407,7 @@ def cluster_block(
     member, scores, iterations = lloyd(x, member, active, max_iterations)
     own = scores.add_(x.norms[:, None]).masked_fill_(~real[:, None], 0)
     inertia = own.sum(dim=2, dtype=torch.float64)
-    # The first of those that differ by rounding only: they are the same clusters in another order.
+    # The first of the restarts that differ by rounding only: their clusters are the same in another order.
     good = inertia <= inertia.amin(dim=1, keepdim=True) + 1e-6 * x.norms.sum(dim=1, keepdim=True)
     best = torch.arange(len(rows), device=rows.device) * draws.shape[1] + good.to(torch.int8).argmax(dim=1)
     own, member = own.flatten(0, 1).index_select(0, best), member.flatten(0, 1).index_select(0, best)

@@ -58,7 +58,7 @@ def nearest(
 
     Args:
         queries: (n, d).
-        references: (m, d), on any device; blocks of it are moved to that of the queries.
+        references: (m, d), on any device; blocks of it are moved to the device of the queries.
         count: neighbours wanted; at most m are given.
         report: told how many queries are done, of how many.
 

@@ -70,7 +70,7 @@ def magnet_loss(
 ) -> MagnetOutput:
     """The stochastic Magnet objective of a batch of sampled clusters (section 3.2).
 
-    Cluster means are those of the batch, the variance is ``sum |r - mean|^2 / (B - 1)`` over the whole batch, and
+    Cluster means are means over the batch, the variance is ``sum |r - mean|^2 / (B - 1)`` over the whole batch, and
     gradients flow through both. Only clusters of other classes stand in a denominator. A row without any impostor
     cluster in its neighbourhood has a loss of zero.
 
@@ -86,7 +86,7 @@ def magnet_loss(
         alpha: the gap, in units of the normalised distance.
         scaling: factor on the normalised squared distances, own and impostor alike (the paper's "global scaling").
         own_mean: "batch" (the paper), or "leave-one-out": the mean of the row's cluster without the row itself;
-            a cluster of one row falls back to the batch mean. The variance is that around batch means either way.
+            a cluster of one row falls back to the batch mean. The variance is taken around batch means either way.
         variance: used instead of the batch's own estimate.
         neighbourhoods: (B,) rows of different neighbourhoods do not see each other's clusters. None: one
             neighbourhood. The variance is estimated over all of them together.

@@ -45,7 +45,7 @@ from magnet.votes import (
 )
 
 MOST = 20_000  # examples to choose settings by
-LEAST_OF_CLASS = 10  # of these, for each class
+LEAST_OF_CLASS = 10  # examples of each class to choose settings by
 LEAST_STEPS = 25  # in an iteration, where a pass over the data is shorter
 CLUSTERS_PER_BATCH, MOST_PER_BATCH = 48, 192  # M: as many as there are classes, between these
 EXAMPLES_PER_CLUSTER = 4  # D; with fewer than 48 clusters it is larger, up to 16
@@ -85,7 +85,7 @@ class Recipe:
         kernel_width: of its Gaussian kernel features (`magnet.start.Landmarks`); 0: none.
         unit_length: whether representations have one length at the start.
         n_clusters: K, of a class of mean size; larger classes have more, in proportion.
-        start_clusters: K of the whitening; where it is chosen, that of the training or 1.
+        start_clusters: K of the whitening; where it is chosen, the K of the training or 1.
         scaling: of the objective; where it is chosen, half of what suits the votes at the start.
         centres: means or refined ones, or what has the least held-out log-loss.
         alpha: the gap.

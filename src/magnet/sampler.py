@@ -420,7 +420,7 @@ class NeighbourhoodSampler(Sampler[list[int]]):
 
 
 def _reports(examples: list[int], batch: _Batch) -> bool:
-    """Whether the examples are exactly those of the batch, or of the batches of all ranks in order."""
+    """Whether these are exactly the examples of the batch, or of the batches of all ranks in order."""
     own = slice(batch.start, batch.start + len(batch.examples))
     return examples == batch.examples or (len(examples) == batch.total and examples[own] == batch.examples)
 

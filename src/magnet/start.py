@@ -368,7 +368,7 @@ def choose_start(
     Args:
         folds: the examples to fit starts to, and to judge them by.
         powers, standardize, shrinkages, clusters: the candidates.
-        start_clusters: K of the whitening; None: that of the votes or 1.
+        start_clusters: K of the whitening; None: the K of the votes or 1.
         unit_length: the candidates; with fewer than 32 dimensions, True is tried only if it is the only one.
         dim: k, of the representations.
     """

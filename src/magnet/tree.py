@@ -195,7 +195,7 @@ def _divide(points: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     _, branch, sizes = distinct(nearest(points, centres, 1)[1][:, 0])
     parts = (sizes / wanted).ceil().long().tolist()
     centres = kmeans_per_class(points, branch, parts, seed=seed, restarts=1, max_iterations=ITERATIONS).centres
-    # A leaf of another branch may be nearer than those of the point's own.
+    # A leaf of another branch may be nearer than the leaves of the point's own branch.
     leaf = _nearest_one(points, centres, seed)
     # Leaves that have too many points, as where some lie dense and others wide apart, are divided again.
     while True:

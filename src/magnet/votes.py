@@ -134,7 +134,7 @@ class _Ballot(NamedTuple):
 
     gaps: Tensor  # (n, L) squared distances beyond the nearest, over 2 sigma^2, with a minus
     log_weights: Tensor  # (n, L)
-    column: Tensor  # (n, L) the place of the voter's class among those of the row
+    column: Tensor  # (n, L) the place of the voter's class among the classes of the row
     prior: Tensor  # (n, L) the share of the class at each place; 0 at places without one
     own: Tensor  # (n,) the place of the true class; L if no voter is of it
 
@@ -167,7 +167,7 @@ class _Ballot(NamedTuple):
 
 
 def vote(index: ClusterIndex, class_weight: Tensor, scaling: float, neighbours: int) -> NearestClusters:
-    """kNC over clusters that vote with the weight of their members; ``class_weight`` (C,) is that of an example."""
+    """kNC over clusters that vote with the weight of their members, by the weight (C,) of an example of each class."""
     weights = cluster_weights(index.sizes, index.centre_labels, class_weight)
     return NearestClusters(index, neighbours, scaling=scaling, weights=weights)
 
@@ -185,7 +185,7 @@ class Votes(NamedTuple):
         return NearestClusters(index, self.neighbours, scaling=self.scaling, weights=index.sizes.clamp_min(1))
 
     def of_examples(self, references: Tensor, labels: Tensor, variance: Tensor) -> SoftNeighbours:
-        """Soft kNN over representations (N, d) with labels (N,); ``variance`` is that of their clusters."""
+        """Soft kNN over representations (N, d) with labels (N,); ``variance`` is the variance of their clusters."""
         variance = variance.clamp_min(torch.finfo(variance.dtype).tiny)
         return SoftNeighbours(references, labels, self.neighbours, variance=variance, scaling=self.scaling)
 

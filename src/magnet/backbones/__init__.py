@@ -69,11 +69,11 @@ def build(
 ) -> "Backbone":
     """Build the backbone `name` for examples of a given shape, its weights drawn from `seed`.
 
-    `example_shape` is that of one input, without the batch: (d,) for vectors, (C, H, W) for images. `dim`,
+    `example_shape` is the shape of one input, without the batch: (d,) for vectors, (C, H, W) for images. `dim`,
     `dropout` and `hidden` default to the backbone's own; `dim=0` leaves a timm model without an embedding,
     as `None` does. With a `power` the last layer is a `WhitenedEmbedding`, which its `begin` fits to the features;
     it takes a backbone whose last layer is linear. For vectors it may be a map of the kernel features of so many
-    `landmarks`; `unit_length` is that of the layer. With ``@pretrained`` at its end, the name asks for the published
+    `landmarks`, or of vectors of `unit_length`. With ``@pretrained`` at its end, the name asks for the published
     weights: those on this machine, or else timm downloads its own. The global random state is left as it was.
     """
     name, pretrained = name.removesuffix(PRETRAINED), name.endswith(PRETRAINED)
@@ -139,7 +139,7 @@ def _whitened(
         )
     if landmarks:
         raise UserError(f"kernel features are for vectors: give --kernel-width 0 with --backbone {name}")
-    # Of its own dimension first: random weights of the trunk must not hang on that of the embedding.
+    # Of its own dimension first: random weights of the trunk must not depend on the embedding.
     network = build(name, example_shape=shape, seed=seed, dropout=dropout)
     features = network.embedding.in_features if isinstance(network.embedding, nn.Linear) else network.dim
     network.dim = dim or 512

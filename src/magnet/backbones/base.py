@@ -347,7 +347,7 @@ def mlp(inputs: int, dim: int = 128, *, hidden: int = 512, dropout: float = 0.2)
     """One hidden layer.
 
     LayerNorm and not BatchNorm: a batch is one neighbourhood of similar examples, and its statistics are
-    not those of the data.
+    not the statistics of the data.
     """
     layers = (
         nn.Linear(inputs, hidden),

@@ -1,4 +1,4 @@
-"""Benchmarks: speed and memory as ratios to those of other libraries and of simpler code.
+"""Benchmarks: speed and memory beside other libraries and simpler code, as ratios.
 
 Each part is a module with ``measure(progress) -> list[Measurement]``. `magnet bench` runs each part in a new process,
 so that the parts do not disturb each other.

@@ -135,7 +135,7 @@ def _child(which: str, kind: str) -> None:
 
 
 def _in_turns(index: ClusterIndex, beam: list[int], drawn: Tensor) -> dict[str, object]:
-    """The time for all rows, by the tree and its rivals: that of building, and that of some rows scaled up to all."""
+    """The time for all rows, by the tree and its rivals: building it, and searching some rows, scaled up to all."""
     points, labels, sample = index.centres, index.centre_labels, sample_of(index.centres)
     many, few = drawn[: 4 * TIMED], drawn[:TIMED]
     ours, theirs = [], {"exact": list[float](), "faiss lists": list[float]()}

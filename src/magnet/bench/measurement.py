@@ -38,7 +38,7 @@ class Measurement:
     name: str  # short, unique within its part
     what: str  # the setting, in words: sizes, network, data
     ours: str  # our time or memory, with its unit: "1.9 ms"
-    baseline: str  # that of the baseline, and its name: "2.1 ms, SoftTriple"
+    baseline: str  # time or memory of the baseline, and its name: "2.1 ms, SoftTriple"
     ratio: float  # ours / baseline, the median over the repeats
     low: float
     high: float

@@ -191,7 +191,7 @@ def novelty_threshold(indexes: Iterable[ClusterIndex], held: Iterable[Tensor], r
 
 
 def _check_values(x: Tensor, rounding: float) -> None:
-    """Refuse inputs (n, d) whose squares overflow, and those that are all the same."""
+    """Refuse inputs (n, d) whose squares overflow, and inputs that are all the same."""
     least, most = x.aminmax(dim=0)
     size = torch.maximum(least.abs(), most.abs())
     largest = SIZES[torch.float64][1]

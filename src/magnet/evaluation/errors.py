@@ -420,7 +420,7 @@ def _distances(r: Tensor, pairs: Tensor) -> Tensor:
 
 
 def _equal_error(near: Tensor, far: Tensor) -> float:
-    """Where the share of false accepts meets that of false rejects, over all thresholds."""
+    """The error rate at the threshold where false accepts and false rejects are equally frequent."""
     thresholds = torch.cat([near, far]).sort().values
     accepts = torch.searchsorted(far, thresholds, right=True).double() / len(far)
     rejects = 1 - torch.searchsorted(near, thresholds, right=True).double() / len(near)

@@ -15,7 +15,7 @@ from magnet.start import StartSettings
 from magnet.votes import Examples, cluster, hold_out, stratified_folds, vote
 
 FOLDS = 10
-MOST_VOTERS = 50_000  # whose votes judge a fold, or ten of each class: those of a million examples would take an hour
+MOST_VOTERS = 50_000  # that vote on a fold, or ten of each class: the votes of a million examples would take an hour
 BLOCK = 2**24  # votes that are in memory at once
 LEAST = 1e-12  # probability, so that the loss of a label without any vote is 27.6 and not infinite
 
@@ -46,7 +46,7 @@ def doubt_labels(
 ) -> Doubts:
     """Doubts of labels (n,) 0..C-1 of vectors (n, d): features, or representations.
 
-    With ``only`` (m,), of these rows alone, in this order: the same numbers as among the doubts of all, sooner.
+    With ``only`` (m,), the doubts of these rows alone, in this order: the same numbers in less time.
 
     What the recipe does not give of power, standardisation, shrinkage and clusters, and the centres, are chosen as
     `MagnetClassifier` chooses them, by the log-loss on held-out examples. An example that is the only one of its class

@@ -126,7 +126,7 @@ def _changes(run: Path, data: Dataset) -> str:
     if start.digest is None or not (run / CONFIG).is_file():
         return ""
     now = data.digest
-    if start.merging is not None:  # its labels are not those of the data
+    if start.merging is not None:  # its labels differ from the labels of the data
         now = replace(now, labels=start.digest.labels)
     what = now.changes(start.digest)
     return what if what and absolute(read_config(run).data) == absolute(data.spec) else ""

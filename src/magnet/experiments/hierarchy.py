@@ -35,7 +35,7 @@ from magnet.experiments.search import settings_table, with_errors
 from magnet.methods.base import RULE_NAMES
 from magnet.runs.run import Run
 
-SEARCH_PAIRING = 1000  # added to the seed: the pairing that settings are chosen on, not one of those that are tested
+SEARCH_PAIRING = 1000  # added to the seed: the pairing that settings are chosen on, which is not tested
 BEST = 3  # trials whose settings the repetitions take in turn
 TAKEN = "The repetitions take them in turn."
 PAIRS, GROUPS = "random pairs", "real groups"

@@ -184,7 +184,7 @@ class Lab:
         return self.fixed | read_row(row)[1].keys()
 
     def best(self, method: str, held: Dataset | None = None, part: str = CLASSES) -> TrainConfig:
-        """The settings of the trial with the lowest validation error, or those that were given (see `search`)."""
+        """The settings of the trial with the lowest validation error, or the given settings (see `search`)."""
         return self.search(method, held, part)[0][1]
 
     def search(
@@ -228,7 +228,7 @@ class Lab:
         return found
 
     def started(self, method: str, held: Dataset | None) -> TrainConfig:
-        """The settings of a row before the search, including those that the whitened start chooses."""
+        """The settings of a row before the search, including what the whitened start chooses."""
         config, data = self.configure(method), self.held if held is None else held
         if config.start != "whitened" or self.settings is not None:
             return config

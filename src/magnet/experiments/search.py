@@ -38,7 +38,7 @@ STARTED = ("start", "power", "shrinkage", "standardize", "start_clusters", "kern
 VOTES = ("votes_scaling", "votes_clusters", "centres", "pull", "knn_scaling", "knn_neighbours")
 CLASSES = "classes"  # settings chosen for the classes as they are
 DROPOUTS = (0.2, 0.5)  # tried after the random trials; beside 0, a linear map's own
-FINALISTS = 3  # of the random trials: those that dropout is tried with
+FINALISTS = 3  # of the random trials, which are tried with dropout too
 
 
 class SeededTrial:

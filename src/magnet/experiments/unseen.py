@@ -83,7 +83,7 @@ def halved(data: Dataset) -> tuple[Dataset, Dataset]:
 
 
 def _best(lab: Lab, row: str, held: Dataset) -> TrainConfig:
-    """The settings of the trial with the highest MAP@R among the classes held out, or those that were given."""
+    """The settings of the trial with the highest MAP@R among the classes held out, or the given settings."""
     if lab.settings is not None:
         return lab.best(row, held, HALF)
     base, fixed = lab.started(row, held), lab.fixed_for(row)

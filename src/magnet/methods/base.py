@@ -28,7 +28,7 @@ Classifier = Literal["knc", "knn", "head"]
 
 @dataclass(frozen=True)
 class Options:
-    """The settings of all methods, with the paper's values. A method reads those that it names in ``uses``."""
+    """The settings of all methods, with the paper's values. A method reads the settings named in its ``uses``."""
 
     alpha: float = 1.0  # the gap
     scaling: float = 1.0
@@ -147,7 +147,7 @@ class Method(nn.Module):
 
     @property
     def variance(self) -> Tensor | None:
-        """The sigma^2 () that the classifiers are to use, if the method has one; else they take that of the index."""
+        """The sigma^2 () that the classifiers are to use; None: the variance of the index."""
         return None
 
     def prepare(self, space: Tensor, mean_inputs: MeanInputs) -> None:
@@ -189,7 +189,7 @@ class Method(nn.Module):
     ) -> SoftNeighbours:
         """kNC over the clusters of the training set or soft kNN over its examples, with one lengthscale for both.
 
-        That is the method's running variance, or the variance of the index for a method that keeps none.
+        The lengthscale is the method's running variance, or the variance of the index for a method without one.
 
         Args:
             name: which of the two.

@@ -441,7 +441,7 @@ def choose_votes(run: Run, representations: Tensor, labels: Tensor | None = None
 
 
 def refitted(run: Run, labels: Tensor) -> dict[str, SoftNeighbours]:
-    """kNC and soft kNN fitted to labels (N,) of all examples, other than those that the run was trained on."""
+    """kNC and soft kNN fitted to labels (N,) of all examples, other than the labels that the run was trained on."""
     own, references = labels[run.train], run.references
     votes = choose_votes(run, references, labels) if run.config.votes == "chosen" else {}
     index = run.clustered(references, own, votes)

@@ -108,7 +108,7 @@ def exchange(places: Tensor, losses: Tensor, flag: bool, room: int, world_size: 
 
     Args:
         places: (n,) the examples of this rank's batch, n <= room; their number may differ between ranks.
-        losses: (n,) of these, in at most single precision.
+        losses: (n,) of these examples, in at most single precision.
         flag: something to tell the others.
         room: the largest batch of any rank.
         world_size: how many ranks take part.

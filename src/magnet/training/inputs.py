@@ -39,7 +39,7 @@ Report = Callable[[int, int], None]  # called with the number of examples done a
 
 PASS_BATCH = {"vectors": 4096, "images": 64}  # examples that are embedded at a time
 SHARD = 512  # images whose features are written together; a pass that is killed loses no more than these
-MOST = 4 * 2**30  # bytes of all features in the cache; beyond, those of the least recently used networks are removed
+MOST = 4 * 2**30  # bytes of all features in the cache; beyond, features of the least recently used networks are removed
 
 
 class Views:
@@ -261,7 +261,7 @@ def trunk_features(rows: Tensor, network: Backbone, name: str, images: Pass) -> 
 def features_of_views(rows: Tensor, network: Backbone, images: Pass, *, count: int, seed: int) -> Tensor:
     """Features (n, count, f), float32 on the CPU, of several views of the images ``rows`` (see `Views.several`).
 
-    They are not cached. The other arguments are those of `trunk_features`.
+    They are not cached. The other arguments are as for `trunk_features`.
     """
     found: list[Tensor] = []
     with evaluating(network):

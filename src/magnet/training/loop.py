@@ -145,7 +145,7 @@ class Trainer:
     def run(self) -> None:
         """Train to the end, or until interrupted; then the run can be resumed."""
         self.learner.train()
-        in_main = threading.current_thread() is threading.main_thread()  # where alone signals can be handled
+        in_main = threading.current_thread() is threading.main_thread()  # only there can signals be handled
         signals = [signal.SIGINT, signal.SIGTERM] if in_main else []
         handlers = {number: signal.signal(number, self._interrupt) for number in signals}
         try:
@@ -377,7 +377,7 @@ class Trainer:
             )
 
     def _keep_best(self, found: Judged) -> None:
-        """Note the best step so far: that of the lowest log-loss, of equals the latest. Equals do not renew patience.
+        """Note the best step so far, by the lowest log-loss; of equal steps the latest, which does not renew patience.
 
         Log-loss, because a few hundred examples give the same error to many steps that are not equally good.
         """

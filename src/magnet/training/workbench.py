@@ -392,7 +392,7 @@ def prepare(
     data_all = Examples(x, labels[some])
     recipe = recipe_of(config).bounded(x) if data.kind == "vectors" else replace(recipe_of(config), kernel_width=0.0)
     if data.kind == "images" and not config.freeze and recipe.unit_length is None:
-        recipe = replace(recipe, unit_length=False)  # measured for features that stay as they are alone
+        recipe = replace(recipe, unit_length=False)  # it was measured only for features that stay as they are
     few = recipe.part_to_choose_by(data_all, config.seed)
     few = Examples(few.x.double(), few.labels)
     class_weight = torch.ones(len(data.classes), dtype=torch.float64)
