@@ -77,49 +77,29 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings of the start and of the training; None: chosen from the data.
+    """The settings of the start and of the training; None: chosen from the data."""
 
-    Attributes:
-        dim: dimensions of the representation, at most.
-        power, standardize, shrinkage: of the start.
-        kernel_width: of its Gaussian kernel features (`magnet.start.Landmarks`); 0: none.
-        unit_length: whether representations have one length at the start.
-        n_clusters: K, of a class of mean size; larger classes have more, in proportion.
-        start_clusters: K of the whitening; where it is chosen, the K of the training or 1.
-        scaling: of the objective; where it is chosen, half of what suits the votes at the start.
-        centres: means or refined ones, or what has the least held-out log-loss.
-        alpha: the gap.
-        clusters_per_batch: M; None: as many as there are classes, from 48 to 192. Where classes are many, the gradient
-            of a smaller neighbourhood is noisier.
-        examples_per_cluster: D; None: 4, and up to 16 where there are few clusters.
-        learning_rate: of SGD with momentum, at its highest.
-        iterations: passes over the data (two at a time where one is less than 25 batches), at most.
-        early_stopping: whether the held-out examples choose the number of iterations.
-        patience: iterations without gain after which none is expected any more.
-        held_out: the share of each class.
-        neighbours: L.
-        device: where training runs.
-    """
-
-    dim: int = 512
-    power: float | None = None
+    dim: int = 512  # dimensions of the representation, at most
+    power: float | None = None  # of the start, as the next four
     standardize: bool | None = None
     shrinkage: float | None = None
-    kernel_width: float | None = None
-    unit_length: bool | None = None
-    n_clusters: int | None = None
-    start_clusters: int | None = None
-    scaling: float | None = None
-    centres: Literal["auto", "means", "refined"] = "auto"
-    alpha: float = 2.0
+    kernel_width: float | None = None  # of Gaussian kernel features (`magnet.start.Landmarks`); 0: none
+    unit_length: bool | None = None  # whether representations have one length
+    n_clusters: int | None = None  # K, of a class of mean size; larger classes have more, in proportion
+    start_clusters: int | None = None  # K of the whitening; chosen: the K of the training or 1
+    scaling: float | None = None  # of the objective; chosen: half of what suits the votes at the start
+    centres: Literal["auto", "means", "refined"] = "auto"  # auto: what has the least held-out log-loss
+    alpha: float = 2.0  # the gap
+    # M; chosen: as many as there are classes, from 48 to 192. Where classes are many, the gradient of a smaller
+    # neighbourhood is noisier.
     clusters_per_batch: int | None = None
-    examples_per_cluster: int | None = None
-    learning_rate: float = 0.01
-    iterations: int = 10
-    early_stopping: bool = True
-    patience: int = 3
-    held_out: float = 0.2
-    neighbours: int = 128
+    examples_per_cluster: int | None = None  # D; chosen: 4, and up to 16 where there are few clusters
+    learning_rate: float = 0.01  # of SGD with momentum, at its highest
+    iterations: int = 10  # passes over the data (two at a time where one is less than 25 batches), at most
+    early_stopping: bool = True  # whether the held-out examples choose the number of iterations
+    patience: int = 3  # iterations without gain after which none is expected any more
+    held_out: float = 0.2  # the share of each class
+    neighbours: int = 128  # L
     device: str | torch.device = "cpu"
 
     def choose(self, data: Examples, class_weight: Tensor, seed: int, say: Callable[[str], None]) -> Chosen:

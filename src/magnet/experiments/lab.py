@@ -3,8 +3,8 @@
 import json
 import math
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -100,46 +100,29 @@ def best_of(ranked: list[tuple[float, TrainConfig]], keep: int) -> list[tuple[fl
     return [trial for trial in ranked[:keep] if not math.isinf(trial[0])] or ranked[:1]
 
 
+@dataclass
 class Lab:
-    """The conditions of an experiment, and its runs so far.
+    """The conditions of an experiment, and its runs so far."""
 
-    Args:
-        configure: the settings of a row, such as ``magnet`` or ``magnet(own_mean=batch)``, before the search.
-        out: the folder of the experiment's results; runs are kept in ``out/../runs`` for the next experiment too.
-        fixed: settings that are not searched.
-        methods: what is compared, in the order of the rows.
-        seeds: runs of every chosen configuration.
-        pairings: random pairings of classes in the hierarchy experiment.
-        trials: of the search, for each method.
-        settings: results file of an experiment whose chosen settings are taken instead of searching.
-        linear: whether the leaderboard has linear models too.
-        groups: whether the hierarchy experiment merges classes into their real groups too.
-        console: where progress is shown.
-    """
+    configure: Callable[[str], TrainConfig]  # a row, such as magnet or magnet(own_mean=batch), before the search
+    out: Path  # the folder of the results; runs are kept in out/../runs for the next experiment too
+    _: KW_ONLY
+    fixed: frozenset[str] = frozenset()  # settings that are not searched
+    methods: Sequence[str] = METHODS  # what is compared, in the order of the rows
+    seeds: int = 3  # runs of every chosen configuration
+    pairings: int = 5  # random pairings of classes in the hierarchy experiment
+    trials: int = 16  # of the search, for each method
+    settings: Path | None = None  # results of an experiment whose chosen settings are taken instead of searching
+    linear: bool = True  # whether the leaderboard has linear models too
+    groups: bool = True  # whether the hierarchy experiment merges classes into their real groups too
+    console: Console = field(default_factory=Console)  # where progress is shown
+    chosen: Settings = field(default_factory=dict, init=False)  # so far
 
-    def __init__(
-        self,
-        configure: Callable[[str], TrainConfig],
-        out: Path,
-        *,
-        fixed: frozenset[str] = frozenset(),
-        methods: tuple[str, ...] = METHODS,
-        seeds: int = 3,
-        pairings: int = 5,
-        trials: int = 16,
-        settings: Path | None = None,
-        linear: bool = True,
-        groups: bool = True,
-        console: Console | None = None,
-    ) -> None:
-        for name, value in (("seeds", seeds), ("trials", trials), ("pairings", pairings)):
-            check_at_least(name, value, 1)
-        self.configure, self.out, self.fixed = configure, out, fixed
-        self.methods, self.seeds, self.pairings, self.trials = list(methods), seeds, pairings, trials
-        self.settings, self._source = None if settings is None else read_settings(settings), settings
-        self.chosen: Settings = {}  # so far
-        self.linear, self.groups, self.console = linear, groups, console or Console()
-        self.runs = out.parent / "runs"
+    def __post_init__(self) -> None:
+        for name in ("seeds", "trials", "pairings"):
+            check_at_least(name, getattr(self, name), 1)
+        self._given = None if self.settings is None else read_settings(self.settings)
+        self.runs = self.out.parent / "runs"
         self._done, self._expected = 0, 0
 
     @cached_property
@@ -211,8 +194,8 @@ class Lab:
     def _search(self, method: str, held: Dataset | None, part: str) -> list[tuple[float, TrainConfig]]:
         start, fixed = self.started(method, held), self.fixed_for(method)
         found: list[tuple[float, TrainConfig]] = []
-        if self.settings is not None and self._source is not None:
-            given = settings_for(self._source, self.settings, part, self.methods)[method]
+        if self.settings is not None and self._given is not None:
+            given = settings_for(self.settings, self._given, part, self.methods)[method]
             free = [{name: value for name, value in one.items() if name not in fixed} for one in given]
             return [(math.nan, replace(start, **one)) for one in free]
 

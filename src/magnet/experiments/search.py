@@ -1,6 +1,7 @@
 """The random search that chooses each method's settings: as many trials for each, judged on validation data."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,7 @@ def read_settings(path: Path) -> Settings:
     return settings
 
 
-def settings_for(path: Path, settings: Settings, part: str, methods: list[str]) -> dict[str, list[dict[str, Any]]]:
+def settings_for(path: Path, settings: Settings, part: str, methods: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     """The settings of each row for a part, or else for all classes; ``magnet(alpha=1)`` may take ``magnet``'s."""
     found = settings.get(part) or settings.get(CLASSES, {})
     found = {row: found.get(row) or found.get(row.partition("(")[0], []) for row in methods}
