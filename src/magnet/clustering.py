@@ -319,7 +319,8 @@ def order_by_group(groups: Tensor, sizes: Tensor) -> Tensor:
         (N,) the rows, group by group, ascending within each; four bytes each where that is enough.
     """
     kind = torch.int32 if len(groups) < 2**31 else torch.long
-    if _rising(groups):  # group by group already, as folders are listed
+    pairs = zip(groups[:-1].split(SORTED), groups[1:].split(SORTED), strict=True)
+    if all(bool((before <= after).all()) for before, after in pairs):  # group by group already, as folders are listed
         return torch.arange(len(groups), dtype=kind, device=groups.device)
     order = torch.empty(len(groups), dtype=kind, device=groups.device)
     free = sizes.cumsum(0) - sizes  # where the next row of each group goes
@@ -331,12 +332,6 @@ def order_by_group(groups: Tensor, sizes: Tensor) -> Tensor:
         order[shift[ordered] + torch.arange(len(rows), device=rows.device)] = (rows + start).to(kind)
         free += counts
     return order
-
-
-def _rising(groups: Tensor) -> bool:
-    """Whether no group comes before the one ahead of it; looks no further than it must, a block at a time."""
-    blocks = zip(groups[:-1].split(SORTED), groups[1:].split(SORTED), strict=True)
-    return all(bool((before <= after).all()) for before, after in blocks)
 
 
 class Block(NamedTuple):
@@ -385,12 +380,7 @@ def _only(x: Points, some: Tensor) -> Points:
 
 
 def cluster_block(
-    rows: Tensor,
-    real: Tensor,
-    wanted: Tensor,
-    trials: Tensor,
-    draws: Tensor,
-    max_iterations: int,
+    rows: Tensor, real: Tensor, wanted: Tensor, trials: Tensor, draws: Tensor, max_iterations: int
 ) -> Block:
     """The best of R K-means++ starts, chosen for each class by itself.
 

@@ -51,12 +51,7 @@ class ClusterIndex:
     """
 
     def __init__(
-        self,
-        centres: Tensor,
-        centre_labels: Tensor,
-        assignments: Tensor,
-        variance: Tensor,
-        iterations: int = 0,
+        self, centres: Tensor, centre_labels: Tensor, assignments: Tensor, variance: Tensor, iterations: int = 0
     ) -> None:
         check_representations(centres, "centres")
         self.centres = centres
@@ -98,12 +93,7 @@ class ClusterIndex:
                 "since its clusters are set against those of other classes"
             )
         result = kmeans_per_class(
-            representations,
-            labels,
-            clusters_per_class,
-            seed=seed,
-            restarts=restarts,
-            max_iterations=max_iterations,
+            representations, labels, clusters_per_class, seed=seed, restarts=restarts, max_iterations=max_iterations
         )
         variance = result.inertia / (len(representations) - 1)
         return cls(result.centres, result.centre_labels, result.assignments, variance, result.iterations)

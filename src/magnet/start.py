@@ -145,11 +145,6 @@ def of_length(r: Tensor, length: float | Tensor) -> Tensor:
     return torch.nn.functional.normalize(r, dim=1) * length
 
 
-def mean_length(r: Tensor) -> float:
-    """The root of the mean squared length of rows r (n, k); 1 if all are zero."""
-    return float(r.square().sum(dim=1).mean().sqrt()) or 1.0
-
-
 class WithinClusters:
     """The spectrum of the variation inside clusters, from which `start` makes maps of any shrinkage.
 
@@ -435,7 +430,7 @@ def choose_start(
 
 def _of_unit_length(parts: list[Tensor], held: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """The representations of the folds, all of one length in each: the mean length of its part."""
-    lengths = [mean_length(part) for part in parts]
+    lengths = [float(part.square().sum(dim=1).mean().sqrt()) or 1.0 for part in parts]
     equal = [[of_length(r, length) for r, length in zip(group, lengths, strict=True)] for group in (parts, held)]
     return equal[0], equal[1]
 

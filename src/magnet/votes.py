@@ -370,12 +370,7 @@ class Folds(NamedTuple):
 
 
 def hold_out(
-    examples: Examples,
-    fraction: float,
-    class_weight: Tensor,
-    neighbours: int,
-    seed: int,
-    enough: int = ENOUGH_HELD_OUT,
+    examples: Examples, fraction: float, class_weight: Tensor, neighbours: int, seed: int, enough: int = ENOUGH_HELD_OUT
 ) -> Folds | None:
     """Hold out about ``fraction`` of every class, in up to three folds while they have fewer than ``enough`` examples.
 

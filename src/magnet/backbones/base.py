@@ -349,11 +349,5 @@ def mlp(inputs: int, dim: int = 128, *, hidden: int = 512, dropout: float = 0.2)
     LayerNorm and not BatchNorm: a batch is one neighbourhood of similar examples, and its statistics are
     not the statistics of the data.
     """
-    layers = (
-        nn.Linear(inputs, hidden),
-        nn.LayerNorm(hidden),
-        nn.ReLU(),
-        nn.Dropout(dropout),
-        nn.Linear(hidden, dim),
-    )
+    layers = (nn.Linear(inputs, hidden), nn.LayerNorm(hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, dim))
     return VectorBackbone(inputs, dim, nn.Sequential(*layers))

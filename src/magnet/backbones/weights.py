@@ -168,13 +168,7 @@ def _few(names: Iterable[str]) -> str:
 _STAGES = (1, 2, 2, 3, 3, 4, 1)  # blocks in each stage: one list there, a list of lists in timm
 _PLACES = [(stage, block) for stage, blocks in enumerate(_STAGES) for block in range(blocks)]
 
-_OUTSIDE = {
-    "_conv_stem": "conv_stem",
-    "_bn0": "bn1",
-    "_conv_head": "conv_head",
-    "_bn1": "bn2",
-    "_fc": "classifier",
-}
+_OUTSIDE = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": "classifier"}
 _INSIDE = {
     "_expand_conv": "conv_pw",
     "_bn0": "bn1",

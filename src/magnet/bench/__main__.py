@@ -14,11 +14,7 @@ def main(part: str, file: str) -> None:
     """Measure a part; its progress is printed line by line."""
     start = time.perf_counter()
     found = measure(part, lambda text: print(text, flush=True))
-    record = {
-        **stamp(),
-        "seconds": round(time.perf_counter() - start, 1),
-        "measurements": [asdict(m) for m in found],
-    }
+    record = {**stamp(), "seconds": round(time.perf_counter() - start, 1), "measurements": [asdict(m) for m in found]}
     Path(file).write_text(json.dumps(record))
 
 

@@ -67,9 +67,7 @@ def _speed(what: str) -> Measurement:
     rows = torch.randperm(CLUSTERS, generator=torch.Generator().manual_seed(1))[:TIMED]
     some = index.centres[rows].numpy()
     timed = compare_times(
-        lambda: index.nearest_impostors(WANTED, rows),
-        lambda: flat.search(some, WANTED + PER_CLASS),
-        repeats=5,
+        lambda: index.nearest_impostors(WANTED, rows), lambda: flat.search(some, WANTED + PER_CLASS), repeats=5
     )
     return timed.measurement(
         "exact", f"{what}, for {TIMED:,} of them", "faiss flat",

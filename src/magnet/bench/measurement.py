@@ -93,12 +93,7 @@ class Timed:
 
 
 def compare_times(
-    ours: Callable[[], object],
-    baseline: Callable[[], object],
-    *,
-    repeats: int = 9,
-    calls: int = 1,
-    warm_up: int = 1,
+    ours: Callable[[], object], baseline: Callable[[], object], *, repeats: int = 9, calls: int = 1, warm_up: int = 1
 ) -> Timed:
     """Time two callables in turns, so that other load on the machine slows both.
 

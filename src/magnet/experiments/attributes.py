@@ -8,12 +8,7 @@ import numpy as np
 from magnet.data import Dataset
 from magnet.data.listings import Attributes
 from magnet.errors import UserError
-from magnet.evaluation.concentration import (
-    SIZES,
-    Concentration,
-    attribute_concentration,
-    concentration_within_classes,
-)
+from magnet.evaluation.concentration import SIZES, Concentration, attribute_concentration, concentration_within_classes
 from magnet.experiments.cache import of_test_part
 from magnet.experiments.lab import Lab
 from magnet.experiments.outcome import (

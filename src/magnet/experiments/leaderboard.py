@@ -51,12 +51,7 @@ from magnet.votes import Examples, Folds, choose_knc, cluster, stratified_folds,
 
 PAIRS = "random pairs"
 SHRINKAGES = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
-CONVEX = {
-    "logistic regression": "logistic",
-    "shrunk LDA": "lda",
-    "nearest class mean": "means",
-    "kNC": "knc",
-}
+CONVEX = {"logistic regression": "logistic", "shrunk LDA": "lda", "nearest class mean": "means", "kNC": "knc"}
 COLUMNS = ("own", "knc", "means", "knn", "map", "attributes", "merged", "merged_knc", "hidden", "seconds")
 HEADS = ("own rule", "kNC", "kNC, means", "soft kNN", "MAP@R", "attributes", "merged pairs", "merged, kNC",
          "hidden classes", "seconds")  # fmt: skip

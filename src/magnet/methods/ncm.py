@@ -10,15 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from magnet.index import ClusterIndex
-from magnet.methods.base import (
-    Batch,
-    Classifier,
-    MeanInputs,
-    MethodLoss,
-    Network,
-    Options,
-    Setting,
-)
+from magnet.methods.base import Batch, Classifier, MeanInputs, MethodLoss, Network, Options, Setting
 from magnet.methods.nca import FixedUnit, centred_squared_distances
 from magnet.neighbours import at_least_float32
 

@@ -6,16 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from magnet.methods.base import (
-    Batch,
-    Classifier,
-    Discriminant,
-    Method,
-    MethodLoss,
-    Network,
-    Options,
-    Setting,
-)
+from magnet.methods.base import Batch, Classifier, Discriminant, Method, MethodLoss, Network, Options, Setting
 
 
 class Softmax(Method):

@@ -107,10 +107,7 @@ PRESETS: dict[str, dict[str, Changes]] = {
 # The same names where the start is random.
 FROM_RANDOM: dict[str, dict[str, Changes]] = {
     "vectors": {"magnet": _RANDOM | _MAGNET, "": _RANDOM},
-    "fine-grained": {
-        "magnet": _RANDOM | _MAGNET | {"clusters_per_class": 1},
-        "": _RANDOM | {"clusters_per_class": 1},
-    },
+    "fine-grained": {"magnet": _RANDOM | _MAGNET | {"clusters_per_class": 1}, "": _RANDOM | {"clusters_per_class": 1}},
     "pretrained": {
         "magnet": _TUNED | _TUNED_MAGNET,
         "softmax": _TUNED | {"learning_rate": 0.03},

@@ -355,10 +355,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    config: TrainConfig,
-    data: Dataset,
-    say: Callable[[str], None] = lambda line: None,
-    ranks: Ranks = ALONE,
+    config: TrainConfig, data: Dataset, say: Callable[[str], None] = lambda line: None, ranks: Ranks = ALONE
 ) -> Prepared:
     """Choose the settings that the configuration leaves open, and fit the whitened start. A random start needs neither.
 
