@@ -159,11 +159,7 @@ def _cluster(
 def _stack(x: Tensor, order: Tensor, starts: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The points of G classes, each around its mean, padded with zeros.
 
-    Args:
-        x: (N, d) all points.
-        order: (N,) their ids, class by class.
-        starts: (G,) where each class starts in it.
-        sizes: (G,) and how many points it has.
+    They are the points x (N, d) whose ids stand in ``order`` (N,) from ``starts`` (G,) on, ``sizes`` (G,) of them.
 
     Returns:
         The points (G, n, d), which of them are real (G, n), their ids (G, n), and the means (G, 1, d).
@@ -311,12 +307,8 @@ def distinct(labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def order_by_group(groups: Tensor, sizes: Tensor) -> Tensor:
     """``groups.argsort(stable=True)``, block by block: one sort of all would hold four more tables as long.
 
-    Args:
-        groups: (N,) the group of each row, 0..J-1.
-        sizes: (J,) rows in each group.
-
-    Returns:
-        (N,) the rows, group by group, ascending within each; four bytes each where that is enough.
+    From the group of each row (N,), 0..J-1, and the sizes of the groups (J,), it gives the rows (N,), group by group,
+    ascending within each; four bytes each where that is enough.
     """
     kind = torch.int32 if len(groups) < 2**31 else torch.long
     pairs = zip(groups[:-1].split(SORTED), groups[1:].split(SORTED), strict=True)

@@ -48,10 +48,7 @@ class Judged(NamedTuple):
 def log_losses(probabilities: Tensor, classes: Tensor, labels: Tensor) -> Tensor:
     """``-log p`` (n,) of the true class; at most 15.9, so that it is finite for a class without any vote.
 
-    Args:
-        probabilities: (n, C).
-        classes: (C,) the label of each column, ascending.
-        labels: (n,) the truth; a label that no column has counts as one without any vote.
+    ``classes`` (C,) are the labels of the columns, ascending; a label that no column has is a class without any vote.
     """
     column = torch.searchsorted(classes, labels).clamp_max(len(classes) - 1)
     found = probabilities.gather(1, column[:, None]).squeeze(1).double()
@@ -109,12 +106,10 @@ def _temper(logs: Tensor, classes: Tensor, temperature: float) -> Tensor:
 
 
 def judge(predict_proba: Callable[[Tensor], Tensor], classes: Tensor, queries: Tensor, labels: Tensor) -> Judged:
-    """Error and log-loss of a classifier.
+    """Error and log-loss of a classifier on queries (n, d) with labels (n,).
 
-    Args:
-        predict_proba: probabilities (b, C) of representations (b, d).
-        classes: (C,) the label of each column, ascending.
-        queries: (n, d) with ``labels`` (n,), the truth.
+    ``predict_proba`` gives probabilities (b, C) of representations (b, d); ``classes`` (C,) are the labels of the
+    columns, ascending.
     """
     wrong, loss = 0, 0.0
     for r, truth in zip(queries.split(CHUNK), labels.split(CHUNK), strict=True):
@@ -307,11 +302,8 @@ def fit_temperature(probabilities: Tensor, columns: Tensor) -> float:
     """The temperature with the least log-loss.
 
     One mistake is added to the examples (the mean of the losses that they would have if the strongest other class were
-    the true one), so that a classifier without mistakes is not made infinitely confident.
-
-    Args:
-        probabilities: (n, C) of examples that the classifier was not made of.
-        columns: (n,) the column of the class of each example.
+    the true one), so that a classifier without mistakes is not made infinitely confident. Arguments as of
+    `choose_temperature`.
     """
     logs = probabilities.double().clamp_min(FLOOR).log()
     rival = logs.scatter(1, columns[:, None], -torch.inf).argmax(dim=1, keepdim=True)

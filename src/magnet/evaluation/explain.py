@@ -24,14 +24,9 @@ class Voter:
 def voters(
     rule: SoftNeighbours, index: ClusterIndex, references: Tensor | None, queries: Tensor, *, count: int, examples: int
 ) -> list[list[Voter]]:
-    """The clusters that vote most for each query, nearest first.
+    """The ``count`` clusters that vote most for each query (n, d), nearest first, by kNC over the index.
 
-    Args:
-        rule: kNC over the index.
-        references: (N, d) the training representations of the index; None: no examples are named.
-        queries: (n, d).
-        count: the number of clusters for each query.
-        examples: the number of members named for each cluster.
+    Of each cluster so many ``examples`` are named; without ``references`` (N, d), the embedded training part, none.
     """
 
     def closest(query: Tensor, members: Tensor) -> list[int]:

@@ -184,10 +184,8 @@ def of_test_part(run: Run) -> Tensor:
 def top_classes(run: Run, labels: Tensor | None = None) -> dict[Rule, np.ndarray]:
     """The five likeliest classes (n, 5) of every test example, best first, under each rule; -1 for none.
 
-    Args:
-        run: a trained run.
-        labels: (N,) labels of all examples, other than those trained on. The classifiers are refitted to them; the head
-            of the run, which predicts the trained labels only, is left out.
+    With other ``labels`` (N,) of all examples than the run was trained on, the classifiers are refitted to these. The
+    head of the run, which predicts the trained labels only, is then left out.
     """
     path = run.folder / f"answers-{'own' if labels is None else 'refitted'}.npz"
     if path.is_file():

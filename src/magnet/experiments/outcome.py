@@ -73,11 +73,7 @@ def relative_interval(a: np.ndarray, b: np.ndarray, *, seed: int = 0, draws: int
 
 
 def in_both(a: Sequence[np.ndarray | None], b: Sequence[np.ndarray | None]) -> tuple[np.ndarray, np.ndarray] | None:
-    """The repetitions (S, ...) of which both a and b have values, for the functions above; None if there are none.
-
-    Args:
-        a, b: the values of each repetition; None if the run diverged.
-    """
+    """The repetitions (S, ...) of which both a and b have values, None where a run diverged; None if there are none."""
     pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
     if not pairs:
         return None

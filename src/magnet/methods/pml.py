@@ -105,9 +105,7 @@ def pml_method(name: str) -> type[Pml]:
 def read_call(text: str, shown: str = "") -> tuple[str, dict[str, Any]]:
     """The name and the arguments of ``Name`` or ``Name(argument=literal, ...)``; nothing in the text is executed.
 
-    Args:
-        text: what to read; it may come from an untrusted file.
-        shown: its name in an error message.
+    The text may come from an untrusted file; an error message has what is ``shown`` in its place.
     """
     wrong = UserError(
         f"{shown or text!r} is not understood: write NAME or NAME(argument=value, ...), plain values only"

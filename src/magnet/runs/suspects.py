@@ -11,12 +11,12 @@ from magnet.evaluation.suspects import BLOCK, MOST_VOTERS, Doubts, doubt_labels
 from magnet.files import read_record, write_record
 from magnet.recipe import Recipe
 from magnet.runs.run import Run, judged_probabilities
+from magnet.start import StartSettings
 from magnet.training.workbench import recipe_of
 
 FORMAT = 4  # of what is kept in a run: raised when the same run and data are given other numbers
 PARTS = ("train", "validation", "test")
-# Settings of a whitened start.
-START = ("power", "standardize", "shrinkage", "kernel_width", "unit_length", "n_clusters", "start_clusters")
+START = (*StartSettings._fields, "n_clusters")  # settings of a whitened start
 
 
 class _Kept(TypedDict):

@@ -301,13 +301,10 @@ def _still_there(path: Path) -> Iterator[None]:
 
 
 class Journal:
-    """Appends records to ``metrics.jsonl``. A resumed run first drops what came after its checkpoint.
+    """Appends records to ``metrics.jsonl``. A resumed run first drops what came after the step ``resume_at``.
 
-    Args:
-        folder: the run.
-        resume_at: the step of the checkpoint that a resumed run starts from.
-        logger: gets every record too; if it fails, it is dropped and the training goes on.
-        say: is called with a line that says why the logger was dropped.
+    A logger gets every record too. If it fails it is dropped, ``say`` is called with the reason, and the training goes
+    on.
     """
 
     def __init__(

@@ -143,11 +143,8 @@ class Study:
     A trial ends complete, failed (its run diverged) or abandoned (its process was stopped; Optuna calls it pruned).
     Abandoned trials do not count.
 
-    Args:
-        folder: of the SQLite file, which is made if it does not exist.
-        settings: what must be the same for all trials; another search in the same folder is refused.
-        sampler: "random", as in the paper, or "tpe".
-        seed: of the search.
+    The SQLite file in ``folder`` is made if it does not exist. A file with other ``settings``, which are the same for
+    all trials, is another search, and refused.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], *, sampler: Sampler = "random", seed: int = 0) -> None:
