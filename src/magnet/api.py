@@ -109,6 +109,8 @@ def _dataset(data: Any, *, seed: int = 0, validation: float = 0.0, label: str = 
         return open_data(str(data), label=label, judge=judge, seed=seed, validation=validation)
     if isinstance(data, torch.utils.data.Dataset):
         return Dataset(list_pairs(data), spec="pairs", seed=seed, validation=validation)
+    if hasattr(data, "column_names") and hasattr(data, "to_pandas"):  # a table of pyarrow, a data set of `datasets`
+        data = data.to_pandas()
     if hasattr(data, "columns") and not isinstance(data, tuple | list):
         return Dataset(list_frame(data, label, judge), spec="frame", seed=seed, validation=validation)
     if not isinstance(data, tuple | list) or len(data) != 2:

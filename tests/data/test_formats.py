@@ -133,7 +133,7 @@ def test_an_npy_takes_its_labels_from_a_file_beside_it(tmp_path, vector_run):
         data = open_data(path, label=label)
         np.testing.assert_array_equal(data.vectors, X)
         assert data.labels.tolist() == Y.tolist()
-    with pytest.raises(UserError, match=r"--label gone\.npy does not exist"):
+    with pytest.raises(UserError, match=r"--label gone\.npy is no file that exists; .* an \.npy, or a \.txt"):
         open_data(path, label="gone.npy")
 
 
@@ -157,6 +157,87 @@ def test_a_frame_without_the_column_of_labels_says_which_columns_there_are(kind)
         list_frame(table, label="lable")
     with pytest.raises(UserError, match=r"found no column of labels among .*; name one as --label NAME"):
         list_frame(table)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_frame_may_hold_its_vectors_in_one_column(kind):
+    if kind == "polars":
+        table = pytest.importorskip("polars").DataFrame({"embedding": X.tolist(), "label": Y})
+    else:
+        table = pandas.DataFrame({"embedding": list(X), "label": Y})
+    np.testing.assert_array_equal(list_frame(table).content, X)
+    with pytest.raises(UserError, match=r"the lists in embedding have shapes \(1,\), \(2,\); expected one length"):
+        list_frame(pandas.DataFrame({"embedding": [[1.0], [1.0, 2.0]], "label": [0, 1]}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"label": pandas.array(["a", None] * 6, dtype="string")},
+            "label: row 2 of 12 is empty; all rows need a label",
+        ),
+        ({"label": [0.5, 1.0] * 6}, "label holds 0.5, expected class ids .* or class names"),
+        ({"label": [b"a", b"b"] * 6}, r"label holds bytes \(row 1\), expected class ids or class names"),
+        ({"label": pandas.Timestamp(0)}, "label is datetime64.*, expected class ids"),
+    ],
+)
+def test_labels_of_another_kind_are_refused_by_the_name_of_their_column(change, message, tmp_path):
+    table = frame()[:12].assign(**change)
+    with pytest.raises(UserError, match=f"frame: {message}"):
+        list_frame(table)
+    if "string" not in str(table.label.dtype):
+        table.to_parquet(tmp_path / "x.parquet")
+        with pytest.raises(UserError, match=rf"x\.parquet: {message}"):
+            open_data(str(tmp_path / "x.parquet"))
+
+
+def test_two_columns_of_one_name_are_refused_in_frames_and_tables(tmp_path):
+    table = pyarrow.table([pyarrow.array(Y)] * 3, names=["a", "label", "label"])
+    parquet.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(UserError, match="two columns are called 'label'"):
+        open_data(str(tmp_path / "x.parquet"))
+    with pytest.raises(UserError, match="frame: two columns are called 'label'"):
+        list_frame(pandas.concat([frame(), frame()[["label"]]], axis=1))
+
+
+def test_files_of_a_table_that_do_not_belong_together_are_named(tmp_path):
+    write_shards(tmp_path)
+    odd = tmp_path / "hub" / "data" / "more.parquet"
+    parquet.write_table(pyarrow.table({"x": list(X), "label": Y}), odd)
+    with pytest.raises(UserError, match=r"more\.parquet is of no part, but others are"):
+        open_data(str(tmp_path / "hub"))
+    parquet.write_table(pyarrow.table({"z": list(X), "label": Y}), odd.rename(odd.with_name("val.parquet")))
+    with pytest.raises(UserError, match=r"val\.parquet: has no column 'x', which train-00000.* has"):
+        open_data(str(tmp_path / "hub"))
+    parquet.write_table(pyarrow.table({"x": list(X[:0]), "label": Y[:0]}), tmp_path / "x.parquet")
+    with pytest.raises(UserError, match="has columns, but no rows"):
+        open_data(str(tmp_path / "x.parquet"))
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"_data_files": [1]}', '{"splits": 5}'])
+@pytest.mark.parametrize("name", ["state.json", "dataset_dict.json"])
+def test_a_damaged_description_of_a_saved_data_set_is_refused_in_words(name, content, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=rf"{name} names no (splits|files of data); save it again with save_to_disk"):
+        open_data(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"classes": np.array(["a"] * 10)}, "two classes are called 'a'"),
+        ({"classes": np.array("a")}, r"classes has shape \(\), expected a list of names"),
+        ({"y": Y[:, None]}, r"y has shape \(600, 1\), but X has 600 rows; expected shape \(600,\)"),
+        ({"y": Y.astype(object)}, r"y\.npy cannot be read: it holds Python objects.*values\.astype\(str\)"),
+        ({"y": None, "labels": Y, "target": Y}, "labels and target may all be the labels; say which"),
+    ],
+)
+def test_an_npz_says_what_is_wrong_with_its_labels(given, message, tmp_path):
+    arrays = {"X": X, "y": Y} | given
+    np.savez(tmp_path / "x.npz", **{name: array for name, array in arrays.items() if array is not None})
+    with pytest.raises(UserError, match=message):
+        open_data(str(tmp_path / "x.npz"))
 
 
 def test_a_lazy_frame_is_collected():
@@ -252,8 +333,13 @@ def test_a_table_whose_numbers_float32_would_lose_is_refused_with_the_column(kin
         ("a,b,label\n1,2,x\n3,oops,y\n", "line 3: b is 'oops', expected a number"),
         ("a,b,label\n1,2,x\n3,,y\n", "1 of 2 rows of X hold NaN"),
         ("a,b,label\n", "has no rows below the names of its columns"),
-        ("a,b,label\n1,2,x\n3,4,\n", "row 2 of 2 has no label"),
+        ("a,b,label\n1,2,x\n3,4,\n", r"x\.csv: label: row 2 of 2 is empty"),
         ("a,a,label\n1,2,x\n", "two columns are called 'a'"),
+        ("\na,label\n1,x\n", "found no names of columns; a CSV has them in its first line"),
+        ("a b label\n1 2 x\n", "found one column alone, 'a b label'; .* with commas, semicolons or tabs between them"),
+        ('a,label\n1,"x\n2,x\n3,y\n', "x\\.csv, line 4: unexpected end of data; is a quotation mark left open"),
+        ("a,label\n1,x\n2,y\n", r"each of the 2 examples has a label of its own \(x, y\).* --label NAME"),
+        ("a,path,label\n1,gone.png,x\n", "1 of 1 images do not exist.* For vectors, call the column path name instead"),
         ("a,target,class\n1,2,x\n", "target and class may all be the labels; say which: --label target"),
     ],
 )
@@ -377,9 +463,24 @@ def test_tables_beside_the_images_of_each_part_are_read_together(photos, tmp_pat
     assert data.names[-1] == "test/dog9.png"
     plain = open_data(str(photos)).with_image_size(10)
     assert torch.equal(data.batch([0, 13, 19]), plain.batch([0, 16, 19]))
+    (tmp_path / "test" / "metadata.csv").write_text("file_name,kind\ncat7.png,cat\n")
+    with pytest.raises(UserError, match=r"metadata\.csv: found no column label among file_name, kind"):
+        open_data(str(tmp_path))
     (tmp_path / "test" / "metadata.csv").unlink()
     (tmp_path / "test" / "metadata.jsonl").write_text('{"file_name": "cat7.png"}')
     with pytest.raises(UserError, match=r"metadata\.jsonl: found no column label among file_name"):
+        open_data(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [(None, "label: row 20 of 20 is empty"), ({"a": 1}, r"label holds dict \(row 20\)"), ("\xe9", "as UTF-8 text")],
+)
+def test_metadata_with_a_label_of_another_kind_are_refused(label, message, photos, tmp_path):
+    path = write_metadata(photos, tmp_path) / "metadata.jsonl"
+    line = json.dumps({"file_name": "dog-9.png", "label": label}, ensure_ascii=False)
+    path.write_bytes(b"\n".join([*path.read_bytes().splitlines()[:-1], line.encode("latin1")]))
+    with pytest.raises(UserError, match=message):
         open_data(str(tmp_path))
 
 

@@ -62,8 +62,8 @@ def test_a_class_with_one_image_keeps_it_for_training(class_folders, picture):
 
 
 def test_numbered_classes_are_sorted_by_number(tmp_path, picture):
-    for name in ("10", "9", "1"):
-        picture(tmp_path / name / "0.png")
+    for name in ("10/0", "9/0", "9/1", "1/0"):
+        picture(tmp_path / f"{name}.png")
     assert open_data(str(tmp_path)).classes == ["1", "9", "10"]
 
 
@@ -143,7 +143,7 @@ def test_the_split_column_of_a_csv_is_kept_and_columns_may_come_in_any_order(cla
     ("text", "message"),
     [
         ("file,class\na,b\n", "found the columns class, file; expected numbers beside the labels, or a column path"),
-        ("", "found no column of labels among no columns"),
+        ("", "found no names of columns; a CSV has them in its first line"),
         ("path,label\n", "found no examples"),
         ("path,label\ncat/0.png,\n", "line 2: path 'cat/0.png', label ''; both are needed"),
         ("path,label,split\ncat/0.png,a,dev\n", "split holds 'dev' \\(row 1\\)"),

@@ -40,6 +40,7 @@ def test_an_onnx_file_is_checked_and_said_to_be(digits_run, tmp_path, command, c
     assert "agrees with PyTorch on 64 examples of the run's data" in command("export", digits_run, "--to", path)
     assert "exists already" in complaint("export", digits_run, "--to", path)
     magnet.load(digits_run).save(tmp_path / "bundle")
+    assert "was written by `magnet export`, which keeps no data" in complaint("suspects", tmp_path / "bundle")
     found = command("export", tmp_path / "bundle", "--to", path, "--force", "--json")
     assert found["bytes"] == path.stat().st_size
     assert not found["real"]

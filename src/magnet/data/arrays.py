@@ -28,8 +28,12 @@ MAP_FROM_BYTES = 2**20
 LOCAL_HEADER_BYTES = 30
 
 
-def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
-    """List vectors ``X`` (N, d) with labels ``y`` (N,) and the optional arrays of KEYS."""
+def list_arrays(given: Mapping[str, Any], name: str, called: Mapping[str, str] | None = None) -> Listing:
+    """List vectors ``X`` (N, d) with labels ``y`` (N,) and the optional arrays of KEYS.
+
+    Messages name the data as ``name``, and its arrays as ``called``, if that is another name than that among KEYS.
+    """
+    named = {key: key for key in KEYS} | {key: name for key, name in (called or {}).items() if name}
     for key in ("X", "y"):
         if given.get(key) is None:
             raise UserError(f"{name}: no {key!r} among {sorted(given)}; expected X (N, d) and y (N,).")
@@ -38,19 +42,25 @@ def list_arrays(given: Mapping[str, Any], name: str) -> Listing:
     arrays = {key: np.asanyarray(given[key]) for key in KEYS if given.get(key) is not None}
     for key, array in arrays.items():
         if array.dtype.hasobject and key not in ("y", "judge", "name", "split"):
-            raise UserError(f"{name}: {key} is an array of Python objects; expected plain numbers or strings.")
+            raise UserError(f"{name}: {named[key]} is an array of Python objects; expected plain numbers or strings.")
     X = arrays["X"]
     if X.ndim != 2 or not X.shape[1] or X.dtype.kind not in "biuf":
-        raise UserError(f"{name}: X is {X.dtype} of shape {X.shape}, expected numbers of shape (N, d).")
+        raise UserError(f"{name}: {named['X']} is {X.dtype} of shape {X.shape}, expected numbers of shape (N, d).")
     for key in ("y", "test", "split", "name", "judge"):
         if key in arrays and arrays[key].shape != (len(X),):
-            raise UserError(f"{name}: {key} has shape {arrays[key].shape}, but X has {len(X)} rows.")
+            found = f"{named[key]} has shape {arrays[key].shape}, but {named['X']} has {len(X)} rows"
+            raise UserError(f"{name}: {found}; expected shape ({len(X)},), one value a row.")
+    for key in ("classes", "judge_classes", "attribute_names", "feature_names"):
+        if key in arrays and arrays[key].ndim != 1:
+            raise UserError(f"{name}: {named[key]} has shape {arrays[key].shape}, expected a list of names.")
     if "feature_names" in arrays and arrays["feature_names"].shape != X.shape[1:]:
         shape = arrays["feature_names"].shape
         raise UserError(f"{name}: feature_names has shape {shape}, but X has {X.shape[1]} columns.")
     _check_numbers(X, name, _words(arrays.get("feature_names")))
-    labels, classes = read_labels(arrays["y"], name, _words(arrays.get("classes")))
-    judge = read_labels(arrays["judge"], name, _words(arrays.get("judge_classes"))) if "judge" in arrays else None
+    labels, classes = read_labels(arrays["y"], f"{name}: {named['y']}", _words(arrays.get("classes")))
+    judge = None
+    if "judge" in arrays:
+        judge = read_labels(arrays["judge"], f"{name}: {named['judge']}", _words(arrays.get("judge_classes")))
     return Listing(
         name=name,
         content=X,
@@ -68,7 +78,9 @@ def list_npz(path: Path, label: str = "", judge: str = "") -> Listing:
     """The vectors of an .npz file; see `npz_keys` for what its arrays may be called."""
     called = npz_keys(path, label, judge)
     found = read_npz(path, tuple(called.values()), required=(called["X"], called["y"]))
-    return list_arrays({key: found[name] for key, name in called.items() if name in found}, path.stem)
+    listing = list_arrays({key: found[name] for key, name in called.items() if name in found}, str(path), called)
+    listing.name = path.stem
+    return listing
 
 
 def npz_keys(path: Path, label: str = "", judge: str = "") -> dict[str, str]:
@@ -83,10 +95,11 @@ def npz_keys(path: Path, label: str = "", judge: str = "") -> dict[str, str]:
     vectors = next((name for name in VECTORS if name in names), None)
     if vectors is None:
         raise UserError(f"{path}: holds {names}, expected at least X, y.")
-    default = next((name for name in ("y", *LABELS) if name in names), "")
-    if not (label or default):
+    default = "y" if "y" in names else ""
+    if not (label or default or set(LABELS) & set(names)):
         raise UserError(f"{path}: holds {names}, expected at least X, y; name the labels as --label NAME.")
     chosen = find_label(names, str(path), label or default)
+    default = default or next((name for name in LABELS if name in names), "")
     called = {key: key for key in KEYS if key in names and key not in ("judge", "judge_classes")}
     called |= {"X": vectors, "y": chosen}
     if "classes" not in called and "target_names" in names:  # as scikit-learn calls them
@@ -113,7 +126,9 @@ def list_npy(path: Path, label: str = "", judge: str = "") -> Listing:
     arrays = {"X": read_npy(path), "y": _read_label_file(labels_beside(path, label))}
     if judge:
         arrays["judge"] = _read_label_file(labels_beside(path, judge))
-    return list_arrays(arrays, path.stem)
+    listing = list_arrays(arrays, str(path), {"y": f"the file of labels {label}".strip()})
+    listing.name = path.stem
+    return listing
 
 
 def labels_beside(path: Path, label: str = "") -> Path:
@@ -127,7 +142,7 @@ def labels_beside(path: Path, label: str = "") -> Path:
         found = next((file for file in given if file.is_file()), None)
         if found is None:
             raise UserError(
-                f"--label {label} does not exist; of {path} it is a file: .npy, or .txt with a label a line."
+                f"--label {label} is no file that exists; of {path} it is an .npy, or a .txt with a label a line."
             )
         return found
     stems = [path.stem.replace("X", "y", 1), *LABELS]
@@ -151,7 +166,8 @@ def _read_label_file(path: Path) -> np.ndarray:
     if path.suffix.lower() == ".npy":
         return np.array(read_npy(path))
     try:
-        return np.array(path.read_text(encoding="utf-8-sig").splitlines())
+        lines = path.read_text(encoding="utf-8-sig").rstrip().splitlines()
+        return np.array([line.strip() for line in lines])
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: cannot be read as UTF-8 text ({error}).") from error
 
@@ -237,7 +253,12 @@ def _read(path: Path, file: IO[bytes], archive: zipfile.ZipFile, member: zipfile
         size = f"{member.file_size / 1e9:,.0f} GB"
         raise UserError(f"{path}: {member.filename} has {size} unpacked, which does not fit into memory.")
     with reading(f"{path}: {member.filename}", "an array"), archive.open(member) as stream:
-        return np.asarray(npy.read_array(stream, allow_pickle=False))
+        try:
+            return np.asarray(npy.read_array(stream, allow_pickle=False))
+        except ValueError as error:
+            if "Object arrays" in str(error):
+                raise _objects(f"{path}: {member.filename}") from None
+            raise
 
 
 def _mapped(path: Path, file: IO[bytes], size: int) -> np.ndarray:
@@ -248,12 +269,19 @@ def _mapped(path: Path, file: IO[bytes], size: int) -> np.ndarray:
         raise UserError(f"{path}: is of version {version} of the format, which plain numbers and strings do not need.")
     shape, fortran, dtype = readers[version](file)
     if dtype.hasobject:  # pickles: reading them runs code of whoever wrote the file
-        raise UserError(f"{path} cannot be read (it holds Python objects): expected plain numbers or strings.")
+        raise _objects(str(path))
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size:
         raise UserError(f"{path}: says that it holds {dtype} of shape {shape}, but has {size:,} bytes for that.")
     if not math.prod(shape):
         return np.empty(shape, dtype)
     return np.memmap(path, dtype, "r", offset=file.tell(), shape=shape, order="F" if fortran else "C")
+
+
+def _objects(where: str) -> UserError:
+    return UserError(
+        f"{where} cannot be read: it holds Python objects, as text columns of pandas do; save plain numbers or "
+        "strings: values.astype(str)."
+    )
 
 
 def _data_offset(file: IO[bytes], member: zipfile.ZipInfo) -> int:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from magnet.data.columns import VECTORS, Roles, assign
+from magnet.data.columns import Roles, assign, check_names
 from magnet.data.listings import PARTS, EncodedImage, Listing, Numbered
-from magnet.data.tables import finish, folder_of, list_columns, list_content, list_images, stack_numbers
+from magnet.data.tables import finish, folder_of, list_columns, list_content, list_images, stack_numbers, vector_column
 from magnet.errors import UserError
 from magnet.files import read_json, reading
 
@@ -80,13 +80,19 @@ def find_shards(path: Path) -> list[Shard]:
     if path.is_file():
         return [Shard(path, None)]
     if (path / SAVED_PARTS).is_file():
-        names = read_json(path / SAVED_PARTS).get("splits", [])
+        saved = read_json(path / SAVED_PARTS)
+        names = saved.get("splits") if isinstance(saved, dict) else None
+        if not names or not isinstance(names, list):
+            raise UserError(f"{path}: {SAVED_PARTS} names no splits; save it again with save_to_disk.")
         return [shard for name in names for shard in _saved(path / str(name), _part(str(name), path))]
     if (path / SAVED).is_file():
         return _saved(path, None)
     files = sorted(path.glob("*.parquet")) or sorted(path.glob("data/*.parquet"))
     parts = [PARTS.get(file.stem.split("-")[0].split(".")[0].lower()) for file in files]
     if None in parts:
+        if any(part is not None for part in parts):
+            odd = files[parts.index(None)].name
+            raise UserError(f"{path}: {odd} is of no part, but others are: begin all names with train, val or test.")
         return [Shard(file, None) for file in files]
     return sorted(
         (Shard(file, part) for file, part in zip(files, parts, strict=True)), key=lambda shard: shard.part or 0
@@ -95,10 +101,15 @@ def find_shards(path: Path) -> list[Shard]:
 
 def _saved(folder: Path, part: int | None) -> list[Shard]:
     state = read_json(folder / SAVED)
-    names = [Path(str(entry.get("filename"))).name for entry in state.get("_data_files", [])]
+    try:
+        names = [Path(str(entry["filename"])).name for entry in state["_data_files"]]
+    except (KeyError, TypeError):
+        names = []
+    if not names:
+        raise UserError(f"{folder}: {SAVED} names no files of data; save it again with save_to_disk.")
     missing = [name for name in names if not (folder / name).is_file()]
-    if missing or not names:
-        raise UserError(f"{folder}: {SAVED} names {missing[0] if missing else 'no files'}, which is not there.")
+    if missing:
+        raise UserError(f"{folder}: {SAVED} names {missing[0]}, which is not there.")
     return [Shard(folder / name, part) for name in names]
 
 
@@ -111,30 +122,37 @@ def _part(name: str, where: Path) -> int:
 def kind_of_table(shards: Sequence[Shard]) -> str:
     """ "images" or "vectors"."""
     schema = shards[0].schema()
-    images = _image_column(schema) or _names_files(schema, assign(schema.names, "", label=None))
+    roles = assign(schema.names, "", label=None)
+    images = _image_column(schema, roles) or _names_files(schema, roles)
     return "images" if images else "vectors"
 
 
 def table_columns(shards: Sequence[Shard]) -> list[str]:
     """The names of the columns."""
-    return [str(name) for name in shards[0].schema().names]
+    return check_names([str(name) for name in shards[0].schema().names], str(shards[0].file))
 
 
 def list_shards(path: Path, shards: Sequence[Shard], label: str = "", judge: str = "") -> Listing:
     """The examples of a table: images where a column holds or names image files, else vectors."""
     schema, where = shards[0].schema(), str(path)
     roles = assign(list(schema.names), where, label=label, judge=judge)
-    image = _image_column(schema)
+    image = _image_column(schema, roles)
     vector = None if image else _vector_column(schema, roles, where)
     files = image is None and _names_files(schema, roles)
     chosen = image or vector or (roles.file if files else None)
     wanted = [roles.label, roles.judge, roles.split, roles.test, roles.name, *([chosen] if chosen else roles.others)]
     columns = [name for name in dict.fromkeys(wanted) if name is not None]
+    for shard in shards[1:]:
+        absent = [name for name in columns if name not in shard.schema().names]
+        if absent:
+            raise UserError(f"{shard.file}: has no column {absent[0]!r}, which {shards[0].file.name} has.")
     pyarrow = import_pyarrow()
     try:
         table = pyarrow.concat_tables([shard.read(columns) for shard in shards], promote_options="default")
     except pyarrow.ArrowException as error:
         raise UserError(f"{where}: its files do not fit together ({error}).") from error
+    if not table.num_rows:
+        raise UserError(f"{where}: has columns, but no rows.")
     split = None
     if all(shard.part is not None for shard in shards):
         split = np.concatenate([np.full(shard.read(columns[:1]).num_rows, shard.part, np.int8) for shard in shards])
@@ -194,7 +212,8 @@ def _values(column: Any, name: str, where: str) -> np.ndarray:
     """A column as an array: numbers, or objects that are text."""
     if column.null_count:
         row = next(row for row, value in enumerate(column) if not value.is_valid) + 1
-        raise UserError(f"{where}: row {row} has no {name}; {column.null_count} of {len(column)} rows are empty there.")
+        empty = f"{column.null_count} of {len(column)} rows are empty there"
+        raise UserError(f"{where}: row {row} has no {name}; {empty}: fill or leave out these rows, or the column.")
     pyarrow = import_pyarrow()
     if pyarrow.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -211,10 +230,12 @@ def _vectors(column: Any, name: str, where: str) -> np.ndarray:
     return np.asarray(flat).reshape(len(column), int(lengths[0]))
 
 
-def _image_column(schema: Any) -> str | None:
+def _image_column(schema: Any, roles: Roles) -> str | None:
     """The column that holds image files: bytes, or a record with bytes as `datasets` has it."""
     types = import_pyarrow().types
     for field in schema:
+        if field.name not in (*roles.others, roles.file):
+            continue
         record = types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
         if record or types.is_binary(field.type) or types.is_large_binary(field.type):
             return str(field.name)
@@ -241,11 +262,7 @@ def _vector_column(schema: Any, roles: Roles, where: str) -> str | None:
         for field in schema
         if types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type)
     ]
-    found = [name for name in lists if name in roles.others]
-    best = [name for name in VECTORS if name in found] or found
-    if len(found) > 1 and best == found:
-        raise UserError(f"{where}: {', '.join(found)} all hold lists; leave one, or call the vectors X.")
-    return best[0] if best else None
+    return vector_column([name for name in lists if name in roles.others], where)
 
 
 def _class_names(schema: Any) -> dict[str, list[str]]:

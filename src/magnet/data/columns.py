@@ -3,6 +3,7 @@
 Nothing here imports torch: a missing column of labels is reported at once.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,16 @@ def assign(columns: Sequence[str], where: str, *, label: str | None = "", judge:
     return Roles(**roles, others=tuple(others))
 
 
+def check_names(columns: Sequence[str], where: str) -> list[str]:
+    """The names of the columns of a table, if there are some and they differ."""
+    if not any(columns):
+        raise UserError(f"{where}: found no names of columns; a CSV has them in its first line.")
+    twice = sorted(name for name, count in Counter(columns).items() if count > 1)
+    if twice:
+        raise UserError(f"{where}: two columns are called {twice[0]!r}; names of columns must differ.")
+    return list(columns)
+
+
 def find_label(columns: Collection[str], where: str, label: str = "", *, option: str = "--label") -> str:
     """The column of the labels, by the name that was given or by one of LABELS; raises where there is none."""
     if label:
@@ -86,44 +97,51 @@ def find_label(columns: Collection[str], where: str, label: str = "", *, option:
 def read_labels(values: Any, where: str, classes: Sequence[str] | None = None) -> Labelling:
     """Labels from a column of numbers or text; ``classes`` names those that are numbered.
 
-    >>> read_labels(["10", "9", "9"], "table.csv")
+    ``where`` is the name of the column in messages.
+
+    >>> read_labels(["10", "9", "9"], "table.csv: kind")
     Labelling(labels=array([1, 0, 0]), classes=['9', '10'])
     """
     found = np.asarray(values)
     if found.ndim != 1:
-        raise UserError(f"{where}: y has shape {found.shape}, expected one label an example.")
+        raise UserError(f"{where} has shape {found.shape}, expected one label an example.")
+    if classes is not None and len(set(classes)) < len(classes):
+        twice = Counter(classes).most_common(1)[0][0]
+        raise UserError(f"{where}: two classes are called {twice!r}; names of classes must differ.")
     if found.dtype.kind in "OU" or found.dtype.kind == "T":
         return _from_text(found, where, classes)
     if found.dtype.kind == "f":
         beyond = ~(np.abs(found) <= LARGEST_LABEL)
-        if beyond.any():
-            raise UserError(f"{where}: y holds {found[beyond][0]}, expected class ids: whole numbers below 2^53.")
-        if np.array_equal(found, np.round(found)):
-            found = found.astype(np.int64)
+        wrong = beyond | (found != np.round(found))
+        if wrong.any():
+            value = found[beyond if beyond.any() else wrong][0]
+            raise UserError(f"{where} holds {value}, expected class ids (whole numbers below 2^53) or class names.")
+        found = found.astype(np.int64)
     if found.dtype.kind not in "biu":
-        raise UserError(f"{where}: y is {found.dtype}, expected class ids (integers) or class names (strings).")
+        raise UserError(f"{where} is {found.dtype}, expected class ids (integers) or class names (strings).")
     if classes is None:
         values, labels = np.unique(found, return_inverse=True)
         return Labelling(labels.astype(np.int64), [str(value) for value in values])
     if len(found) and not (found.min() >= 0 and found.max() < len(classes)):
-        raise UserError(f"{where}: y runs from {found.min()} to {found.max()}, but there are {len(classes)} classes.")
+        raise UserError(f"{where} runs from {found.min()} to {found.max()}, but there are {len(classes)} classes.")
     return Labelling(found.astype(np.int64), list(classes))
 
 
 def _from_text(found: np.ndarray, where: str, classes: Sequence[str] | None) -> Labelling:
     values = found.tolist()
     for row, value in enumerate(values, 1):
-        if value is None or value == "" or value != value:
-            raise UserError(f"{where}: row {row} of {len(found)} has no label; all rows need one.")
+        if value is None or type(value).__name__ == "NAType" or value == "" or value != value:  # of pandas
+            raise UserError(f"{where}: row {row} of {len(found)} is empty; all rows need a label.")
         if not isinstance(value, str | int):
-            raise UserError(f"{where}: y holds {type(value).__name__} (row {row}), expected class ids or class names.")
+            kind = type(value).__name__
+            raise UserError(f"{where} holds {kind} (row {row}), expected class ids or class names (text).")
     words = [str(value) for value in values]
     if classes is None:
         return number_labels(words)
     ids = {value: i for i, value in enumerate(classes)}
     unknown = sorted(set(words) - ids.keys())
     if unknown:
-        raise UserError(f"{where}: y holds {unknown[0]!r}, which is not among the {len(classes)} classes.")
+        raise UserError(f"{where} holds {unknown[0]!r}, which is not among the {len(classes)} classes.")
     return Labelling(np.array([ids[word] for word in words], dtype=np.int64), list(classes))
 
 

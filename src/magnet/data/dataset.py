@@ -27,7 +27,7 @@ from magnet.data.listings import (
     complete_split,
 )
 from magnet.data.sources import FEW, find_source, short_side
-from magnet.errors import UserError
+from magnet.errors import UserError, first_few
 from magnet.files import file_digest
 
 GIBIBYTE = 2**30
@@ -75,6 +75,12 @@ class Dataset(torch.utils.data.Dataset[Tensor]):
         if len(classes) < 2:
             found = f"one class ({classes[0]!r})" if classes else "no examples"
             raise UserError(f"{spec}: found {found}, expected examples of at least two classes.")
+        if len(classes) == len(labels):
+            some = first_few(classes)
+            raise UserError(
+                f"{spec}: each of the {len(labels)} examples has a label of its own ({some}); expected classes of "
+                "several examples: is it the right column? Name it as --label NAME."
+            )
         self.name, self.spec = listing.name, spec
         self.labels = torch.from_numpy(labels)
         self.classes = classes

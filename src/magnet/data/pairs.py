@@ -55,7 +55,7 @@ def list_pairs(pairs: Any) -> Listing:
     to_image(first[0], Item(pairs, 0))  # refuses what is no image before the whole data set is read
     targets = getattr(pairs, "targets", None)
     found = targets if targets is not None and len(targets) == len(pairs) else (pairs[i][1] for i in range(len(pairs)))
-    labels = read_labels(_labels(found), name, classes)
+    labels = read_labels(_labels(found), f"{name}: targets", classes)
     content: list[EncodedImage] = [Item(pairs, i) for i in range(len(pairs))]
     return Listing(name, content, labels.labels, labels.classes, Numbered(len(pairs)))
 

@@ -140,7 +140,13 @@ def _find_in(folder: Path) -> Reader:
 
 def _csv(path: Path) -> Reader:
     def check(label: str, judge: str) -> None:
-        assign(csv_columns(path), str(path), label=label, judge=judge)
+        columns = csv_columns(path)
+        if len(columns) == 1:
+            raise UserError(
+                f"{path}: found one column alone, {columns[0]!r}; expected names of columns in the first line, among "
+                "them that of the labels, with commas, semicolons or tabs between them."
+            )
+        assign(columns, str(path), label=label, judge=judge)
 
     def kind() -> str:
         return "vectors" if assign(csv_columns(path), str(path), label=None).file is None else "images"

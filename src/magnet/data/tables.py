@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from magnet.data.arrays import list_arrays
-from magnet.data.columns import Roles, assign, read_labels, read_split, read_test
+from magnet.data.columns import VECTORS, Roles, assign, check_names, read_labels, read_split, read_test
 from magnet.data.listings import PARTS, Content, Listing
 from magnet.errors import UserError, first_few
 from magnet.files import opened, reading
@@ -62,8 +61,33 @@ def read_vectors(path: Path) -> tuple[np.ndarray, list[str]]:
 def list_frame(frame: Any, label: str = "", judge: str = "") -> Listing:
     """The rows of a pandas or polars frame: numbers in columns, and a column of labels."""
     frame = frame.collect() if hasattr(frame, "collect") else frame  # a lazy frame of polars
-    columns = {str(column): np.asarray(frame[column]) for column in frame.columns}
-    return list_columns(columns, assign(list(columns), "frame", label=label, judge=judge), "frame", "frame")
+    names = check_names([str(column) for column in frame.columns], "frame")
+    columns = {name: _cells(frame[column]) for name, column in zip(names, frame.columns, strict=True)}
+    roles = assign(names, "frame", label=label, judge=judge)
+    vector = vector_column([name for name in roles.others if columns[name].ndim == 2], "frame")
+    if vector is None:
+        return list_columns(columns, roles, "frame", "frame")
+    return finish({"X": columns[vector]}, columns, roles, "frame", "frame", [])
+
+
+def vector_column(found: Sequence[str], where: str) -> str | None:
+    """The one of these columns of lists that holds the vectors; None if there are none."""
+    best = [name for name in VECTORS if name in found] or list(found)
+    if len(found) > 1 and best == list(found):
+        raise UserError(f"{where}: {', '.join(found)} all hold lists; leave one, or call the vectors X.")
+    return best[0] if best else None
+
+
+def _cells(column: Any) -> np.ndarray:
+    """A column of a frame: (N,), or (N, d) where all cells are lists of numbers of one length."""
+    values = np.asarray(column)
+    if values.dtype != object or not len(values) or not isinstance(values[0], list | tuple | np.ndarray):
+        return values
+    lengths = {np.shape(value) for value in values}
+    if len(lengths) > 1:
+        some = ", ".join(map(str, sorted(lengths)[:3]))
+        raise UserError(f"frame: the lists in {getattr(column, 'name', '')} have shapes {some}; expected one length.")
+    return np.stack([np.asarray(value) for value in values])
 
 
 def list_columns(
@@ -110,7 +134,8 @@ def finish(
     for key, column in {"classes": roles.label, "judge_classes": roles.judge}.items():
         if classes and column is not None and column in classes:
             arrays[key] = np.array(list(classes[column]))
-    listing = list_arrays(arrays, where)  # which refuses what is lost in float32
+    given = {key: column for key, column in called.items() if column is not None}
+    listing = list_arrays(arrays, where, given)  # which refuses what is lost in float32
     listing.name, listing.content = name, arrays["X"].astype(np.float32, copy=False)
     if left_out:
         listing.notes.append(f"columns left out, because they are not numbers: {first_few(left_out, 5)}")
@@ -137,9 +162,10 @@ def list_images(
     files = [root / str(name) for name in rows[roles.file]]
     missing = [str(file) for file in files if not file.is_file()]
     if missing:
+        more = f" For vectors, call the column {roles.file} name instead." if roles.others else ""
         raise UserError(
             f"{path}: {len(missing)} of {len(files)} images do not exist, as {', '.join(missing[:3])}; "
-            f"paths are taken relative to {root}."
+            f"paths are taken relative to {root}.{more}"
         )
     prefix = f"{root}{os.sep}"
     names = [str(file).removeprefix(prefix) for file in files]
@@ -158,8 +184,10 @@ def list_content(
     """The listing of images with labels and parts from the columns of a table."""
     assert roles.label is not None
     named = classes or {}
-    labels = read_labels(columns[roles.label], where, named.get(roles.label))
-    judge = None if roles.judge is None else read_labels(columns[roles.judge], where, named.get(roles.judge))
+    labels = read_labels(columns[roles.label], f"{where}: {roles.label}", named.get(roles.label))
+    judge = None
+    if roles.judge is not None:
+        judge = read_labels(columns[roles.judge], f"{where}: {roles.judge}", named.get(roles.judge))
     split = None
     if roles.split is not None:
         split = read_split(columns[roles.split], where)
@@ -172,7 +200,7 @@ def list_content(
 def _rows(path: Path) -> Iterator[Any]:
     """The rows of a CSV file, a reader of the csv module."""
     with (
-        reading(path, "a UTF-8 CSV file"),
+        reading(path, "a CSV file in UTF-8"),
         opened(path) as file,
         io.TextIOWrapper(file, newline="", encoding="utf-8-sig") as stream,
     ):
@@ -180,7 +208,11 @@ def _rows(path: Path) -> Iterator[Any]:
         first = next(lines, "")
         # Commas, or what spreadsheets write where the comma is for decimals.
         delimiter = max(",;\t", key=first.count)
-        yield csv.reader(chain([first], lines), skipinitialspace=True, delimiter=delimiter)
+        rows = csv.reader(chain([first], lines), skipinitialspace=True, delimiter=delimiter, strict=True)
+        try:
+            yield rows
+        except csv.Error as error:
+            raise UserError(f"{path}, line {rows.line_num}: {error}; is a quotation mark left open?") from error
 
 
 def _lines(stream: io.TextIOWrapper, path: Path) -> Iterator[str]:
@@ -195,12 +227,7 @@ def _header(rows: Any, path: Path) -> list[str]:
     columns = [name.strip() for name in next(rows, [])]
     if any(columns) and all(_number(name) is not None for name in columns):
         raise UserError(f"{path}: the first line holds numbers; expected the names of the columns there.")
-    twice = sorted(name for name, count in Counter(columns).items() if count > 1)
-    if twice:
-        raise UserError(
-            f"{path}: two columns are called {twice[0]!r}; names of columns, in the first line, must differ."
-        )
-    return columns
+    return check_names(columns, str(path))
 
 
 def _read_text(rows: Any, columns: list[str], roles: Roles, path: Path) -> dict[str, list[str]]:
@@ -209,6 +236,9 @@ def _read_text(rows: Any, columns: list[str], roles: Roles, path: Path) -> dict[
     assert roles.label is not None
     named = (roles.file, roles.label, roles.judge, roles.split, roles.test)
     wanted = [name for name in named if name is not None]
+    absent = [name for name in wanted if name not in columns]
+    if absent:
+        raise UserError(f"{path}: found no column {absent[0]} among {', '.join(columns)}.")
     found: dict[str, list[str]] = {name: [] for name in wanted}
     for row in rows:
         if not row:
@@ -300,11 +330,11 @@ def check_metadata(folder: Path, label: str = "", judge: str = "") -> Roles:
 
 def list_metadata(folder: Path, label: str = "", judge: str = "") -> Listing:
     """The images that the tables name; their paths are relative to the table."""
-    roles = check_metadata(folder, label, judge)
+    given = roles = check_metadata(folder, label, judge)
     assert roles.file is not None
     columns: dict[str, list[Any]] = {}
     for table, part in find_metadata(folder).items():
-        rows: dict[str, list[Any]] = {**_read_metadata(table, roles)}
+        rows: dict[str, list[Any]] = {**_read_metadata(table, given)}
         missing = [name for name in (roles.file, roles.label, roles.judge) if name is not None and name not in rows]
         if missing:
             raise UserError(f"{table}: found no column {missing[0]} among {', '.join(rows)}.")
@@ -319,22 +349,28 @@ def list_metadata(folder: Path, label: str = "", judge: str = "") -> Listing:
     return listing
 
 
-def _read_metadata(table: Path, roles: Roles) -> dict[str, list[str]]:
+def _read_metadata(table: Path, roles: Roles) -> dict[str, list[Any]]:
     if table.suffix != ".csv":
         return _read_jsonl(table)
     with _rows(table) as rows:
         return _read_text(rows, _header(rows, table), roles, table)
 
 
-def _read_jsonl(table: Path) -> dict[str, list[str]]:
-    """The columns of a file with an object of JSON in each line, as text."""
+def _read_jsonl(table: Path) -> dict[str, list[Any]]:
+    """The columns of a file with an object of JSON in each line: text, or what is neither text nor a number."""
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(table.read_text(encoding="utf-8-sig").splitlines(), 1):
+    with reading(table, "UTF-8 text"):
+        lines = table.read_text(encoding="utf-8-sig").splitlines()
+    for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 rows.append(json.loads(line))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"{table}, line {number}: cannot be read as JSON ({error}).") from error
             if not isinstance(rows[-1], dict):
                 raise UserError(f"{table}, line {number}: found no names and values.")
-    return {str(name): [str(row.get(name, "")) for row in rows] for name in (rows[0] if rows else {})}
+
+    def text(value: Any) -> Any:
+        return value if value is None or isinstance(value, list | dict) else str(value)
+
+    return {str(name): [text(row.get(name, "")) for row in rows] for name in (rows[0] if rows else {})}

@@ -48,6 +48,9 @@ def list_tars(path: Path, label: str = "", judge: str = "") -> Listing:
     """
     files = find_tars(path)
     parts = [PARTS.get(file.stem.replace("_", "-").split("-")[0].lower()) for file in files]
+    if None in parts and any(part is not None for part in parts):
+        odd = files[parts.index(None)].name
+        raise UserError(f"{path}: {odd} is of no part, but others are: begin all names with train, val or test.")
     images: list[EncodedImage] = []
     names, split = [], []
     words: dict[str, list[str]] = {"label": [], "judge": []}
@@ -135,7 +138,7 @@ def _text(member: Packed, where: str) -> str:
 def _json(member: Packed, where: str) -> dict[str, Any]:
     try:
         about = json.loads(_bounded(member, where))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: {member.name} cannot be read as JSON ({error}).") from error
     if not isinstance(about, dict):
         raise UserError(f"{where}: {member.name} holds {type(about).__name__}, expected names and values.")

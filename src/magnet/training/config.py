@@ -298,6 +298,8 @@ def check_run(folder: Path) -> None:
     if not folder.is_dir():
         found = "that is a file" if folder.exists() else "no such folder"
         raise UserError(f"there is no run at {folder}: {found}")
+    if (folder / BUNDLE).is_file() and not (folder / CONFIG).is_file():
+        raise UserError(f"{folder} was written by `magnet export`, which keeps no data: this needs the run itself")
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder} is not a run: it has no {CONFIG}. Train one with `magnet train --out {folder}`")
 

@@ -469,6 +469,11 @@ def parameter_groups(bench: Workbench) -> list[dict[str, Any]]:
 def make_optimiser(bench: Workbench) -> torch.optim.Optimizer:
     """The optimiser of a run, for all parameters that learn."""
     config, groups = bench.config, parameter_groups(bench)
+    if not groups:
+        raise UserError(
+            "nothing is left to learn: --freeze and --freeze-part 1 keep the network as it is, and there is no layer "
+            "behind it; give one with --dim 128"
+        )
     rate, decay = config.learning_rate, config.weight_decay
     if config.optimiser == "adamw":
         return torch.optim.AdamW(groups, lr=rate, betas=(config.momentum, 0.999), weight_decay=decay)
