@@ -28,6 +28,18 @@ def umask(request):
     os.umask(before)
 
 
+def test_a_run_works_in_a_folder_whose_name_is_not_utf8(tmp_path):
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/run\xff"))
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system takes names of UTF-8 alone")
+    run(folder / "run", write_vectors(folder / "x.npz"), epochs=1)
+    assert magnet.evaluate(folder / "run")["n"] == 27
+    export_bundle(Run(folder / "run"), folder / "bundle")
+    assert magnet.load(folder / "bundle").search(np.zeros((1, 6)), count=1)
+
+
 def test_a_file_is_replaced_only_by_a_whole_one(tmp_path):
     path = tmp_path / "file"
     path.write_text("old")

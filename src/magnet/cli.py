@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        return _complain(str(error), 1)
+        named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        return _complain(named, 1)
     return 0
 
 

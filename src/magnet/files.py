@@ -314,7 +314,9 @@ def check_file(path: Path, *, force: bool, kinds: tuple[str, ...] = ()) -> None:
     """
     if kinds and path.suffix.lower() not in kinds:
         raise UserError(f"{path} must end in {' or '.join(kinds)}")
-    if path.is_dir() or (path.exists() and not force):
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: give the name of a file")
+    if path.exists() and not force:
         raise UserError(f"{path} exists already: choose another place, or --force to replace it")
 
 
@@ -380,9 +382,8 @@ def read_tensors(
     """
     from safetensors import SafetensorError, safe_open
 
-    check_regular(path)
     try:
-        with safe_open(path, framework="pt") as file:
+        with opened(path) as open_file, safe_open(_in_utf8(path, open_file), framework="pt") as file:
             about = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -447,6 +448,15 @@ def tensors_digest(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> s
         found.update(f"{name}\0{tensor.dtype} {tuple(tensor.shape)}\0".encode(errors="surrogatepass"))
         found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
+
+
+def _in_utf8(path: str | os.PathLike[str], file: BinaryIO) -> str | os.PathLike[str]:
+    """The path of an open file; of one whose name is not UTF-8, which safetensors does not take, another one."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return f"/dev/fd/{file.fileno()}"
+    return path
 
 
 def _beside(path: Path) -> Path:

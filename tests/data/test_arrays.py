@@ -47,7 +47,8 @@ def test_the_names_of_features_are_kept_and_must_fit(tmp_path):
         Dataset.from_arrays(**vectors(feature_names=np.array(names[:5])))
 
 
-def test_a_large_uncompressed_array_is_mapped_from_inside_the_zip(tmp_path):
+def test_a_large_uncompressed_array_is_mapped_from_inside_the_zip(tmp_path, monkeypatch):
+    monkeypatch.setattr("magnet.data.arrays.MAP_FROM_BYTES", 2**20)
     given = vectors(5000, 64)
     data = open_data(save(tmp_path / "set.npz", **given))
     assert isinstance(data.vectors, np.memmap)
@@ -55,11 +56,16 @@ def test_a_large_uncompressed_array_is_mapped_from_inside_the_zip(tmp_path):
     torch.testing.assert_close(data.batch(rows), torch.from_numpy(given["X"][rows.numpy()]))
 
 
-def test_a_mapped_fortran_array_is_read_in_the_right_order(tmp_path):
+@pytest.mark.parametrize("least", [2**20, 2**28])
+def test_a_fortran_array_is_read_in_the_right_order_mapped_or_not(tmp_path, monkeypatch, least):
+    monkeypatch.setattr("magnet.data.arrays.MAP_FROM_BYTES", least)
     given = vectors(5000, 64)
-    data = open_data(save(tmp_path / "set.npz", X=np.asfortranarray(given["X"]), y=given["y"]))
-    assert isinstance(data.vectors, np.memmap)
-    np.testing.assert_array_equal(data.vectors, given["X"])
+    np.save(tmp_path / "set.npy", np.asfortranarray(given["X"]))
+    np.save(tmp_path / "y.npy", given["y"])
+    packed = open_data(save(tmp_path / "set.npz", X=np.asfortranarray(given["X"]), y=given["y"]))
+    for data in (packed, open_data(str(tmp_path / "set.npy"))):
+        assert isinstance(data.vectors, np.memmap) == (least == 2**20)
+        np.testing.assert_array_equal(data.vectors, given["X"])
 
 
 def test_a_compressed_array_is_read(tmp_path):

@@ -24,7 +24,7 @@ SPARSE = (
     "sklearn.decomposition.TruncatedSVD(256).fit_transform(X), which keeps what varies most"
 )
 LEVELS = 64  # steps of float32 that the values of a column take at least, or they are lost in it
-MAP_FROM_BYTES = 2**20
+MAP_FROM_BYTES = 2**28  # smaller arrays are read: a mapped file that is cut while it is in use ends the process
 LOCAL_HEADER_BYTES = 30
 
 
@@ -157,7 +157,7 @@ def labels_beside(path: Path, label: str = "") -> Path:
 
 
 def read_npy(path: Path) -> np.ndarray:
-    """The array in an .npy file, memory-mapped, without pickle."""
+    """The array in an .npy file, memory-mapped if it is large, without pickle."""
     with reading(path, "an .npy file"), opened(path) as file:
         return _mapped(path, file, os.fstat(file.fileno()).st_size)
 
@@ -262,7 +262,7 @@ def _read(path: Path, file: IO[bytes], archive: zipfile.ZipFile, member: zipfile
 
 
 def _mapped(path: Path, file: IO[bytes], size: int) -> np.ndarray:
-    """Map the array whose header comes next in an open file; header and numbers have ``size`` bytes."""
+    """The array whose header comes next in an open file, mapped if large; header and numbers have ``size`` bytes."""
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     version = npy.read_magic(file)
     if version not in readers:
@@ -274,7 +274,11 @@ def _mapped(path: Path, file: IO[bytes], size: int) -> np.ndarray:
         raise UserError(f"{path}: says that it holds {dtype} of shape {shape}, but has {size:,} bytes for that.")
     if not math.prod(shape):
         return np.empty(shape, dtype)
-    return np.memmap(path, dtype, "r", offset=file.tell(), shape=shape, order="F" if fortran else "C")
+    size = math.prod(shape) * dtype.itemsize
+    if size >= MAP_FROM_BYTES:
+        return np.memmap(path, dtype, "r", offset=file.tell(), shape=shape, order="F" if fortran else "C")
+    found = np.frombuffer(file.read(size), dtype)
+    return found.reshape(shape[::-1]).T if fortran else found.reshape(shape)
 
 
 def _objects(where: str) -> UserError:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from magnet.data.arrays import MAP_FROM_BYTES
 from magnet.data.columns import Roles, assign, check_names
 from magnet.data.listings import PARTS, EncodedImage, Listing, Numbered
 from magnet.data.tables import finish, folder_of, list_columns, list_content, list_images, stack_numbers, vector_column
@@ -53,12 +54,14 @@ class Shard:
                 return pyarrow.ipc.open_stream(stream).schema
 
     def read(self, columns: Sequence[str]) -> Any:
-        """Some of its columns; an Arrow file is memory-mapped."""
+        """Some of its columns; a large Arrow file is memory-mapped."""
         pyarrow = import_pyarrow()
         with reading(self.file, "a table"):
             if self.file.suffix.lower() == ".parquet":
                 return pyarrow.parquet.ParquetFile(self.file).read(list(columns))
-            return pyarrow.ipc.open_stream(pyarrow.memory_map(str(self.file))).read_all().select(list(columns))
+            large = self.file.stat().st_size >= MAP_FROM_BYTES
+            stream = pyarrow.memory_map(str(self.file)) if large else pyarrow.OSFile(str(self.file))
+            return pyarrow.ipc.open_stream(stream).read_all().select(list(columns))
 
 
 def import_pyarrow() -> Any:

@@ -288,7 +288,9 @@ RANGES: dict[str, Bounds] = {
 
 
 def check_new(folder: Path) -> None:
-    """Refuse a folder that holds a run."""
+    """Refuse a folder that holds a run, and a file."""
+    if folder.is_file():
+        raise UserError(f"{folder} is a file: give the name of a new folder as --out")
     if (folder / CONFIG).exists():
         raise UserError(f"{folder} holds a run already: give another --out, or `magnet train --resume {folder}`")
 
