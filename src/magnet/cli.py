@@ -3,6 +3,7 @@
 Nothing here imports torch, so that help is printed at once.
 """
 
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -33,7 +34,16 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1 for a failure, 2 for wrong input, 130 when interrupted."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:  # a second one, while the first is answered
+        code = 130
+    if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # one at the end of the interpreter would print a traceback
+    return code
+
+
+def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
