@@ -145,7 +145,8 @@ def test_frames_of_pandas_and_polars_give_the_same_run(tmp_path):
     errors = {magnet.evaluate(run)["knc"]["error"] for run in runs.values()}
     assert len(errors) == 1
     assert runs["polars"].data.feature_names[3] == "pixel 3"
-    assert magnet.evaluate(runs["pandas"], frames["polars"])["knc"]["error"] in errors
+    for table in (frames["polars"], pyarrow.Table.from_pandas(frames["pandas"])):
+        assert magnet.evaluate(runs["pandas"], table)["knc"]["error"] in errors
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])

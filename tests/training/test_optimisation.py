@@ -116,6 +116,11 @@ def test_freeze_leaves_all_but_the_last_layer_as_it_was(images, tmp_path):
     assert moved - statistics == {"network.embedding.weight", "network.embedding.bias"}
 
 
+def test_freeze_without_a_last_layer_is_refused_since_nothing_is_left_to_learn(images, tmp_path):
+    with pytest.raises(UserError, match=r"nothing is left to learn: --freeze .* give one with --dim 128"):
+        run(tmp_path / "run", images, backbone="timm/resnet10t", image_size=32, hidden=0, dim=0, freeze=True, workers=0)
+
+
 def test_freeze_batchnorm_keeps_the_statistics_of_the_weights_it_starts_from(images, tmp_path):
     options = {"image_size": 12, "hidden": 0, "workers": 0, "alpha": 100.0}
     first = run(tmp_path / "first", images, steps=3, method="softmax", **options)
