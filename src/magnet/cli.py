@@ -34,12 +34,16 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1 for a failure, 2 for wrong input, 130 when interrupted."""
+    # Another Ctrl-C while the first is answered, or while the interpreter ends, must not print a traceback.
+    own = arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
-    except KeyboardInterrupt:  # a second one, while the first is answered
-        code = 130
-    if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # one at the end of the interpreter would print a traceback
+    except KeyboardInterrupt as stop:
+        if own:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        return _complain(str(stop) or "interrupted", 130)
+    if own:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     return code
 
 
@@ -59,8 +63,6 @@ def _run(words: list[str]) -> int:
         return _complain(str(error))
     except FloatingPointError as error:
         return _complain(str(error), 1)
-    except KeyboardInterrupt as stop:
-        return _complain(str(stop) or "interrupted", 130)
     except BrokenPipeError:  # the output was closed, as by `| head`
         sys.stderr.close()
         return 0

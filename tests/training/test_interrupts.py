@@ -88,18 +88,22 @@ def test_a_signal_to_the_process_group_of_a_run_with_workers_ends_in_one_line(im
     assert differences(whole, tmp_path / "run") == []
 
 
-def test_ctrl_c_while_a_command_ends_prints_no_traceback(monkeypatch):
-    def stop(text, code=2):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("code", [0, 130])
+def test_ctrl_c_while_a_command_ends_prints_no_traceback(code, monkeypatch, capsys):
+    def command(words):
+        if code:
+            raise KeyboardInterrupt
+        return code
 
     monkeypatch.setattr("sys.argv", ["magnet", "nothing"])
-    monkeypatch.setattr("magnet.cli._complain", stop)
+    monkeypatch.setattr("magnet.cli._run", command)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        assert main() == 130
+        assert main() == code
         assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == ("magnet: interrupted\n" if code else "")
 
 
 def test_a_signal_in_the_last_step_leaves_a_complete_run(vectors, tmp_path, monkeypatch, capsys):
