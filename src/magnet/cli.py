@@ -38,7 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own = arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        stop = error.__cause__ if isinstance(error, RuntimeError) else error  # Python 3.11, while a class is made
+        if not isinstance(stop, KeyboardInterrupt):
+            raise
         if own:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         return _complain(str(stop) or "interrupted", 130)

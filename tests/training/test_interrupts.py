@@ -88,9 +88,11 @@ def test_a_signal_to_the_process_group_of_a_run_with_workers_ends_in_one_line(im
     assert differences(whole, tmp_path / "run") == []
 
 
-@pytest.mark.parametrize("code", [0, 130])
-def test_ctrl_c_while_a_command_ends_prints_no_traceback(code, monkeypatch, capsys):
+@pytest.mark.parametrize(("code", "cause"), [(0, False), (130, False), (130, True)])
+def test_ctrl_c_while_a_command_ends_prints_no_traceback(code, cause, monkeypatch, capsys):
     def command(words):
+        if cause:  # as Python 3.11 has it while a class is made, in an import
+            raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
         if code:
             raise KeyboardInterrupt
         return code
