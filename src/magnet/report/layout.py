@@ -91,10 +91,15 @@ def _onwards(points: np.ndarray, start: np.ndarray, seed: int, report: Report | 
 
 
 def _turn(placed: np.ndarray, onto: np.ndarray) -> np.ndarray:
-    """Rotate or mirror a map (n, 2) so that its points are nearest to the points of another map (Procrustes)."""
+    """Rotate or mirror a map (n, 2) so that its points are nearest to the points of another map (Procrustes).
+
+    And enlarge it to the same spread: t-SNE gives a map of fewer points, or of fewer iterations, another size.
+    """
     middle = placed.mean(axis=0)
-    u, _, v = np.linalg.svd((placed - middle).T @ (onto - onto.mean(axis=0)))
-    return np.asarray((placed - middle) @ (u @ v) + onto.mean(axis=0))
+    there = onto - onto.mean(axis=0)
+    u, _, v = np.linalg.svd((placed - middle).T @ there)
+    larger = np.linalg.norm(there) / max(float(np.linalg.norm(placed - middle)), 1e-12)
+    return np.asarray(larger * (placed - middle) @ (u @ v) + onto.mean(axis=0))
 
 
 def _told(report: Report | None, total: int) -> Callable[[int, float, np.ndarray], None] | None:

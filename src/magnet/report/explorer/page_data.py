@@ -89,7 +89,7 @@ def describe_run(
     return {
         "name": run.folder.resolve().name,
         "method": config.method,
-        "about": f"{config.method} with {config.backbone}, preset {config.preset}, seed {config.seed}",
+        "about": f"network {config.backbone}, preset {config.preset}, seed {config.seed}",
         "rule": RULE_NAMES[run.learner.method.classifier],
         "checkpoint": run.checkpoint.description,
         "steps": open_checkpoint(run.folder / FOLDER, "last", ()).step,

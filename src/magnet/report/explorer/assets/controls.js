@@ -12,7 +12,7 @@ function startControls(data) {
     const typing = event.target.matches("input[type=search], select") || byId("viewer").open;
     if (event.key === "Escape" && !typing) select(null, state.tab);
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "/") { event.preventDefault(); byId("search").focus(); }
+    if (event.key === "/") { event.preventDefault(); if (narrow()) setSheet("closed"); byId("search").focus(); }
     if (event.key === "d") otherTheme();
     if (event.key === "[" || event.key === "]") {
       const time = state.time + (event.key === "]" ? 1 : -1);

@@ -1,6 +1,7 @@
 // The data of the page, with its arrays unpacked.
 
-const PARTS = ["train", "validation", "test"];
+const PARTS = ["train", "validation", "test"]; // as in files
+const PART_WORDS = ["training part", "validation part", "test part"];
 const NONE = -1;
 
 function unpack(value) {

@@ -16,7 +16,7 @@ function el(tag, properties = {}, ...children) {
 
 // A name that is rather broken at its separators than anywhere.
 function breakable(name) {
-  return name.split(/(?<=[_/\\])|(?=\.\w+$)/).flatMap((part, i) => (i ? [el("wbr"), part] : [part]));
+  return name.split(/(?<=[_/\\])|(?=\.\w{1,4}$)/).flatMap((part, i) => (i ? [el("wbr"), part] : [part]));
 }
 
 const byId = (id) => document.getElementById(id);

@@ -14,7 +14,7 @@ function examplePanel(data, { id, run: number = 0 }) {
         })),
         takenFor(data, moment, id), heldOut(data, active, moment, id),
         el("div", { class: "soft name small", text: data.titles[id] }),
-        el("div", { class: "soft small", textContent: `${PARTS[active.split[id]]} part` }))),
+        el("div", { class: "soft small", textContent: PART_WORDS[active.split[id]] }))),
     markTools(data, id, data.classes[otherClass(data, active, id)]),
     momentNote(active, moment),
     sides(data, active, id),

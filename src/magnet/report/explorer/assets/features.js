@@ -38,7 +38,8 @@ function featuresTable(data, run, id) {
   const moment = momentFor(run, id);
   const cluster = moment.clusters[moment.place[id]];
   const ofClass = featureMeans(data, data.byClass[data.labels[id]]);
-  const ofCluster = cluster === NONE ? null : featureMeans(data, moment.members[cluster]);
+  const alone = moment.ofClass[data.labels[id]].length < 2; // the cluster is the class
+  const ofCluster = cluster === NONE || alone ? null : featureMeans(data, moment.members[cluster]);
   const from = (mean, i) => (spread[i] > 0 ? (values[id * columns.length + i] - mean[i]) / spread[i] : 0);
   const row = (i) => el("tr", {},
     el("td", { class: "name", text: all[i][0] }), el("td", { class: "number", textContent: all[i][1] }),

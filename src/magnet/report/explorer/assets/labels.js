@@ -10,6 +10,8 @@ const SHARE_IN_VIEW = 0.02;
 const ANCHORS = 12; // examples at which there may be room for the name of their class
 // Where a name may stand: halves of its width and heights from its anchor, the best place first.
 const PLACES = [[0, 0], [0, -1], [0, 1], [-1, 0], [1, 0], [0, -2], [0, 2], [-1, -1], [1, -1], [-1, 1], [1, 1]];
+const SHARE_COVERED = 0.3; // of the map in view, by names at most, so that it is seen between them
+const HIGH = 0.5; // of the highest peak in view: lower ones are too few examples to name a region after
 const MANY_CENTRES = 600; // in view, above which names don't keep clear of them
 
 // Draws the names and returns where they are: [{label, left, top, width, height}].
@@ -18,23 +20,27 @@ function drawNames(context, frame, view, chosen) {
   const { peaks } = densities(data, moment);
   const spoken = classesOf(data, view, chosen);
   const order = [...data.classes.keys()].sort((a, b) =>
-    Number(spoken?.has(b) ?? 0) - Number(spoken?.has(a) ?? 0) || data.byClass[b].length - data.byClass[a].length);
+    Number(spoken?.has(b) ?? 0) - Number(spoken?.has(a) ?? 0) || (peaks[b][0]?.v ?? 0) - (peaks[a][0]?.v ?? 0)); // the clearest first
   const close = anchorsCloseUp(data, frame, moment);
   const placed = [];
   const { offsetLeft: left, offsetTop: top, offsetWidth: width, offsetHeight: height } = view.buttons;
   const taken = [{ left, top, width, height }];
   const dots = dotsToKeepClear(frame, moment, chosen);
   context.font = `600 ${Math.min(frame.width, frame.height) < SMALL_STAGE ? 11 : 13}px ${NAME_FONT}`;
+  const [wide, tall] = view.extent.size.map((side) => side * frame.scale);
+  let room = SHARE_COVERED * Math.min(frame.width, wide) * Math.min(frame.height, tall);
   for (const label of order) {
-    const high = peaks[label].map(({ x, y }) => [frame.x(x), frame.y(y)]).filter(([x, y]) => inView(frame, x, y, -6));
-    const anchors = [...high, ...(close.get(label) ?? [])];
+    const high = peaks[label].map(({ x, y, v }) => [frame.x(x), frame.y(y), v]).filter(([x, y]) => inView(frame, x, y, -6));
+    const anchors = [...high.filter(([, , v]) => v >= HIGH * high[0][2]), ...(close.get(label) ?? [])];
     if (!anchors.length) continue;
     const text = shorten(context, data, label);
+    if (text.width * NAME_HEIGHT > room && !spoken?.has(label)) continue;
     let found = null;
     for (const anchor of anchors) found ??= findRoom(frame, anchor, text.width, taken, dots, label);
     if (!found && spoken?.has(label)) found = placeAt(frame, anchors[0], text.width);
     if (!found) continue;
     taken.push(found);
+    room -= text.width * NAME_HEIGHT;
     placed.push({ label, text: text.text, ...found });
   }
   const theme = state.theme;

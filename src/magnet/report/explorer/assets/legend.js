@@ -13,7 +13,7 @@ function drawLegend(data) {
   } else if (way === "correct") {
     legend.replaceChildren(key(RIGHT[theme], "right"), key(WRONG[theme], "wrong, drawn larger"));
   } else if (way === "split") {
-    legend.replaceChildren(...PARTS.map((part, i) => key(palette(3, theme)[i], part)));
+    legend.replaceChildren(...PART_WORDS.map((part, i) => key(palette(3, theme)[i], part)));
   } else {
     legend.replaceChildren(key(palette(2, theme)[1], "has it"), key(GREY[theme], "has it not"), key(FAINT[theme], "unknown"));
   }

@@ -89,6 +89,9 @@ function drawBars(context, data, id, x, y, width, height) {
 // The height at which examples stand in rows: photographs so large that a label can be told from them.
 const pictureSize = ({ pictures }) => (pictures.kind === "images" ? (narrow() ? 114 : 88) : pictures.kind === "squares" ? 62 : 40);
 
+// How many of these fill a row of the panel.
+const inARow = (data) => Math.max(1, Math.floor((byId("panel").clientWidth - 32 + 6) / (pictureSize(data) * lookRatio(data.pictures) + 6)));
+
 // A canvas with the look of an example, `size` pixels high.
 function look(data, id, size) {
   const photo = data.pictures.kind === "images" && data.pictures.side > 32;

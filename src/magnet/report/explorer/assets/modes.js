@@ -1,6 +1,6 @@
 // The modes of a class: its clusters side by side, as rows of exemplars.
 
-const FILLED = 24; // exemplars that fill the panel
+const ROWS = 4; // of exemplars that fill the panel
 const modesChoice = { label: 0, run: 0 };
 
 function modesPanel(data) {
@@ -22,7 +22,7 @@ function modesPanel(data) {
       el("div", {}, clusterLink(data, moment, cluster, `Mode ${k + 1}`), el("span", { class: "soft small", textContent:
         ` ${plural(moment.centres.sizes[cluster], "example")}, spread ${sigma(clusterFacts(data, moment, cluster).spread)}` }),
       el("div", { class: "soft small name", text: apartWords(data, moment, cluster) })),
-      exemplars(data, moment, cluster, Math.max(6, Math.floor(FILLED / clusters.length))))),
+      exemplars(data, moment, cluster, inARow(data) * Math.max(1, Math.floor(ROWS / clusters.length))))),
   ];
 }
 

@@ -47,16 +47,18 @@ function palette(count, theme) {
   });
 }
 
-// The colour of each class. Classes are given theirs in turn: the one most unlike those of their neighbours on the map.
+// The colour of each class: the same place in both palettes, so that a class keeps its hue when the theme changes.
 function classColours(data, theme) {
   data.colours ??= {};
-  data.colours[theme] ??= assignColours(data, palette(data.classes.length, theme));
+  data.order ??= assignColours(data, palette(data.classes.length, "light"));
+  data.colours[theme] ??= palette(data.classes.length, theme).map((_, label, all) => all[data.order[label]]);
   return data.colours[theme];
 }
 
+// Classes are given theirs in turn: the one most unlike those of their neighbours on the map. For each, its place in the palette.
 function assignColours(data, colours) {
   const count = colours.length;
-  if (count <= FEW.light.length) return colours;
+  if (count <= FEW.light.length) return colours.map((_, at) => at);
   const middles = data.classes.map((_, label) => classMiddle(data, label));
   const parts = colours.map(rgb);
   const free = new Set(parts.keys());
@@ -78,7 +80,7 @@ function assignColours(data, colours) {
     given[label] = best;
     free.delete(best);
   }
-  return given.map((at) => colours[at]);
+  return given;
 }
 
 function classMiddle(data, label) {

@@ -110,10 +110,11 @@ function foundPanel(data, { ids, text, run = 0, classes = [] }) {
   ];
 }
 
-const TYPICAL = 8; // examples of a class
+const TYPICAL = 2; // rows of examples of a class
 
 // Those nearest to the centres of a class, the nearest of each of its clusters first.
 function typical(data, moment, label) {
   const members = moment.ofClass[label].map((cluster) => moment.members[cluster]);
-  return Array.from({ length: TYPICAL }, (_, rank) => members.map((ids) => ids[rank])).flat().filter((id) => id !== undefined).slice(0, TYPICAL);
+  const most = TYPICAL * inARow(data);
+  return Array.from({ length: most }, (_, rank) => members.map((ids) => ids[rank])).flat().filter((id) => id !== undefined).slice(0, most);
 }

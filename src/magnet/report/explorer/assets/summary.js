@@ -9,7 +9,7 @@ function summaryPanel(data) {
   const moment = momentOf(run);
   return [
     runChoice(data, summaryChoice) && el("div", { class: "tools" }, runChoice(data, summaryChoice)),
-    el("h2", { class: "name", textContent: `What ${run.name} learnt` }),
+    el("h2", { class: "name", textContent: `The run ${run.name}` }),
     el("p", { class: "soft", textContent: runWords(data, run) }),
     momentNote(run, moment),
     ...(moment.evaluated ? errors(run) : [el("div", { class: "facts" }, fact(percent(wrongShare(data, moment)), "kNC error, training part"))]),
@@ -21,11 +21,13 @@ function summaryPanel(data) {
 
 const summaryChoice = { run: 0 };
 
-// "magnet with linear, preset vectors, seed 0, trained on digits: 1,797 vectors of 10 classes. Best: step 12 of 40."
+// "Trained with the method magnet (network linear, preset vectors, seed 0) on digits: 1,797 vectors of 10 classes. Shown as it
+// was at step 12 of 40, its best by validation."
 function runWords(data, run) {
-  const kind = data.kind === "images" ? "image" : "vector";
-  const step = run.checkpoint.charAt(0).toUpperCase() + run.checkpoint.slice(1);
-  return `${run.about}, trained on ${data.name}: ${plural(data.total, kind)} of ${whole(data.classes.length)} classes. ${step}.`;
+  const kind = data.kind === "images" ? "image" : data.pictures.kind === "features" ? "row" : "vector";
+  const [which, step] = run.checkpoint.split(": ");
+  return `Trained with the method ${run.method} (${run.about}) on ${data.name}: ${plural(data.total, kind)} of ${whole(data.classes.length)} classes. `
+    + `Shown as it was at ${step}${which === "best" ? ", its best by validation" : ""}.`;
 }
 
 const wrongShare = (data, moment) => Array.from(moment.shown).filter((id) => isWrong(data, moment, id)).length / moment.shown.length;
@@ -70,8 +72,9 @@ function confusions(data, run, moment) {
   if (!found.length) return [el("h3", { textContent: "Confusions" }), el("p", { class: "soft", textContent: `No ${part} example is taken for another class.` })];
   return [el("h3", { textContent: "Most confused" }), ...found.slice(0, PAIRS).map((pair) => {
     const text = `${data.classes[pair.label]} taken for ${data.classes[pair.taken]}`;
+    const beside = typical(data, moment, pair.taken)[0];
     return el("button", { class: "item confusion", ...choosing({ kind: "found", ids: pair.ids, text, run: run.number, classes: [pair.label, pair.taken] }) },
-    el("span", { class: "grid" }, pair.ids.slice(0, 2).map((id) => el("span", { class: "thumb" }, look(data, id, 52)))),
+    el("span", { class: "grid pair" }, [pair.ids[0], beside].filter((id) => id !== undefined).map((id) => el("span", { class: "thumb" }, look(data, id, 60)))),
     el("div", {}, el("div", { class: "name" }, el("b", { text: data.classes[pair.label] }), " taken for ", el("b", { class: "bad", text: data.classes[pair.taken] })),
       el("div", { class: "soft small", textContent: `${whole(pair.ids.length)} of ${plural(sizes.get(pair.label), `${part} example`)}` })));
   })];

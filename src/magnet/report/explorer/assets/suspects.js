@@ -38,7 +38,7 @@ function suspectsPanel(data) {
     el("div", { class: "tools" },
       runChoice(data, choice),
       pick("by", [["doubt", "likeliest wrong label"], ["loss", "highest loss in this run"], ["depth", "deepest in another class"]], "Order"),
-      pick("part", parts.map((part) => [part, part === "all" ? "all parts" : part]), "Part"),
+      pick("part", parts.map((part) => [part, part === "all" ? "all parts" : PART_WORDS[PARTS.indexOf(part)]]), "Part"),
       pick("marked", [["all", "marked or not"], ["unmarked", "not marked"], ["right", "marked right"], ["wrong", "marked wrong"]], "Marks"),
       el("button", { class: "plain", type: "button", id: "export", textContent: "Export CSV", onclick: () => exportSuspects(data, ids, run) })),
     momentNote(run, moment),

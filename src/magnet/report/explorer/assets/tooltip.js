@@ -8,7 +8,7 @@ function showTooltip(data, id, event, run) {
       el("b", { class: "name", text: data.classes[data.labels[id]] }),
       isWrong(data, moment, id) && el("div", { class: "bad name", text: `taken for ${data.classes[predictionOf(moment, id)]}` }),
       el("div", { class: "soft name", text: data.titles[id] }),
-      el("div", { class: "soft", textContent: `${PARTS[run.split[id]]}, loss ${lossText(lossOf(moment, id))}` }),
+      el("div", { class: "soft", textContent: `${PART_WORDS[run.split[id]]}, loss ${lossText(lossOf(moment, id))}` }),
       el("div", { class: "soft name", textContent: featuresText(data, id) }))));
 }
 
