@@ -40,6 +40,14 @@ def test_classes_of_the_map_that_it_starts_from_dissolve_in_noise():
     assert abs(surprise(placed, labels)) < 3
 
 
+def test_a_map_of_fewer_examples_has_the_spread_of_the_map_that_it_starts_from():
+    representations, _ = noise(300, 8)
+    start = 40 * np.random.default_rng(3).normal(size=(120, 2))
+    placed, _ = lay_out(representations[:120], representations[:1], start=start)
+    spreads = [np.linalg.norm(places - places.mean(axis=0)) for places in (placed, start)]
+    np.testing.assert_allclose(*spreads)
+
+
 def test_a_layout_keeps_groups_together_and_repeats_itself():
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], 40)

@@ -116,6 +116,10 @@ def test_photographs(photo_page, open_page, size, theme):
 def test_a_table(wine_page, open_page, size, theme):
     page = open_page(wine_page, size, theme)
     walk(page, size, LOOKS | TABLE)
+    page.js("magnet.select({kind: 'example', id: 0, run: 0}); document.getElementById('enlarge').click()")
+    walk(page, size, {"all values": ("", ["#viewer .bars tr"])})
+    assert page.count("#viewer .bars tr") == 13
+    page.js("document.getElementById('viewer').close()")
     look_at_the_map(page, size)
 
 

@@ -1,5 +1,7 @@
 """How quick the page is with very many examples: the time that its handlers take of the processor."""
 
+import colorsys
+
 import numpy as np
 import pytest
 
@@ -121,6 +123,30 @@ def movements(shown) -> dict:
 def test_200_000_points_pan_and_zoom_at_interactive_speed(page_of, open_page):
     taken = movements(open_page(page_of(many(200_000))))
     assert max(taken.values()) < 40, taken
+
+
+def test_of_50_classes_names_leave_the_map_to_be_seen_and_hues_are_the_same_in_both_themes(page_of, open_page):
+    page = open_page(page_of(many(3000)))
+    for size in (DESKTOP, PHONE):
+        look_like(page.driver, size, "light")
+        page.settle()
+        covered, count = page.js(
+            "const v = magnet.maps[0]; v.drawNow();"
+            "const area = v.names.reduce((sum, n) => sum + n.width * n.height, 0);"
+            "return [area / (v.stage.clientWidth * v.stage.clientHeight), v.names.length]"
+        )
+        assert covered < 0.3
+        assert count > 5
+    colours = "return Array.from(magnet.maps[0].points.values.colour.slice(0, 300))"
+    before = page.js(colours)
+    page.click("#theme")
+    apart = np.abs(hues(before) - hues(page.js(colours)))
+    assert np.minimum(apart, 1 - apart).max() < 0.1
+
+
+def hues(colours: list[int]) -> np.ndarray:
+    """The hues, 0..1, of colours one after another."""
+    return np.array([colorsys.rgb_to_hls(*rgb)[0] for rgb in np.reshape(colours, (-1, 3)) / 255])
 
 
 def test_a_million_are_a_density_and_a_sample_with_the_others_seen_close_up_at_interactive_speed(page_of, open_page):

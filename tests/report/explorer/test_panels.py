@@ -36,7 +36,7 @@ def opens_on_a_summary(page, found):
     """With errors, confusions, suspects and modes, each a click away."""
     shown = page.text("#panel")
     assert page.js("return magnet.state.tab") == "Summary"
-    assert "magnet with mlp, preset auto, seed 0, trained on digits: " in shown
+    assert "Trained with the method magnet (network mlp, preset auto, seed 0) on digits: " in shown
     assert "1,797 vectors of 10 classes" in shown
     assert "step 60 of 60" in shown
     for rule in ("knc", "knn"):

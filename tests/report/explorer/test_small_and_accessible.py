@@ -47,6 +47,14 @@ def test_on_a_phone_one_run_is_in_front_and_another_can_be_brought_there(digits_
     assert page.js("return magnet.maps[1].stage.clientHeight") > 200
 
 
+def test_on_a_phone_the_key_for_the_search_closes_the_details_that_would_cover_it(digits_page, open_page):
+    page = open_page(digits_page, PHONE)
+    assert not page.js("return document.getElementById('search').checkVisibility()")
+    page.driver.find_element("css selector", "body").send_keys("/")
+    page.until("document.activeElement.id === 'search'")
+    page.until("document.activeElement.getBoundingClientRect().bottom < document.getElementById('sheet').offsetTop")
+
+
 def test_the_sheet_goes_by_its_grip_from_closed_to_half_to_full(digits_page, open_page):
     page = open_page(digits_page, PHONE)
     assert page.js("return document.getElementById('sheet').className") == "half"  # it opens on the summary

@@ -1,6 +1,9 @@
-import numpy as np
+from types import SimpleNamespace
 
-from magnet.report.summary.figures import Series, series, smooth
+import numpy as np
+import pytest
+
+from magnet.report.summary.figures import CURVES, Series, draw_curve, series, smooth
 
 JOURNAL = [
     {"kind": "train", "step": 20, "loss": 2.0, "sigma": None},
@@ -25,3 +28,16 @@ def test_the_moving_mean_is_the_naive_one():
     expected = [line.values[max(0, i - 5) : i + 6].mean() for i in range(100)]
     np.testing.assert_allclose(mean.values, expected)
     assert smooth(Series(line.steps[:11], line.values[:11])) is None
+
+
+@pytest.mark.parametrize("name", ["loss", "active"])
+def test_of_a_single_point_a_sentence_is_written_and_no_curve_is_drawn(name):
+    curve = next(one for one in CURVES if one.name == name)
+    runs = [
+        SimpleNamespace(
+            name="short", journal=[{"kind": "train", "step": 6, "loss": 0.8512, "active": 0.66}], findings=None,
+            config=SimpleNamespace(method="magnet"),
+        )
+    ]  # fmt: skip
+    shown = {"loss": "0.851", "active": "66.0 %"}[name]
+    assert draw_curve(curve, runs) == f"{curve.title} was noted once, which makes no curve: short {shown} at step 6."

@@ -259,6 +259,9 @@ def draw_curve(curve: Curve, runs: Sequence[ReportedRun]) -> Figure | str:
     tested = [_tested(run) if curve.name == "error" else None for run in runs]
     if not any(len(line.steps) for line in lines):
         return curve.nobody
+    if all(len(line.steps) < 2 for line in lines) and not any(tested):
+        said = [f"{run.name} {_once(curve, line)}" for run, line in zip(runs, lines, strict=True) if len(line.steps)]
+        return f"{curve.title} was noted once, which makes no curve: {listed(said)}."
     caption = curve.caption
     if curve.name == "loss" and len({run.config.method for run in runs}) > 1:
         caption += " Methods have losses of their own: compare shapes, not heights."
@@ -289,6 +292,12 @@ def draw_curve(curve: Curve, runs: Sequence[ReportedRun]) -> Figure | str:
         room = 0.03 * (high - low)  # so that a line at zero can be seen
         axis.set_ylim(low - room, high + room)
     return made.figure
+
+
+def _once(curve: Curve, line: Series) -> str:
+    """The only value of a curve, in words."""
+    value = f"{100 * line.values[0]:.1f} %" if curve.percent else f"{line.values[0]:.3g}"
+    return f"{value} at step {line.steps[0]:,.0f}"
 
 
 def _plot(axis: Any, line: Series, scale: float, look: dict[str, Any]) -> None:

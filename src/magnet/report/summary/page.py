@@ -218,14 +218,20 @@ def error_table(runs: Sequence[ReportedRun], comparable: bool) -> PageTable:
 
 
 def _clearly_best(measured: list[tuple[int, dict[str, Any]]], path: tuple[str, ...]) -> int | None:
-    """The run that is better than every other one by more than a standard error of either; None where there is none."""
-    found = [(number, value, one["n"]) for number, one in measured if (value := _value(one, path)) is not None]
+    """The run that is better than every other one by more than a standard error of either; None where there is none.
+
+    The calibration error is a mean of differences between confidence and accuracy: it has the standard error of these.
+    """
+    share = (path[0], "error") if path[-1] == "ece_calibrated" else path  # the one with a known standard error
+    found = [
+        (value, number, standard_error(_value(one, share) or 0.0, one["n"]))
+        for number, one in measured
+        if (value := _value(one, path)) is not None
+    ]
     if len(found) < 2:
         return None
-    sign = -1 if path[0] == "retrieval" else 1
-    (number, first, n), (_, second, m) = sorted(found, key=lambda one: sign * one[1])[:2]
-    spread = max(standard_error(first, n), standard_error(second, m))
-    return number if abs(first - second) > spread else None
+    (first, number, spread), (second, _, other) = sorted(found, reverse=path[0] == "retrieval")[:2]
+    return number if abs(first - second) > max(spread, other) else None
 
 
 def _value(found: dict[str, Any], path: tuple[str, ...]) -> float | None:

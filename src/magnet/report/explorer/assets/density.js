@@ -5,7 +5,7 @@ const PEAKS = 6; // of a class at most
 const APART = 11; // cells between two peaks of a class
 const MAJORITY = 4; // examples that decide the class of a cell; fewer are chance where classes mix
 
-// {top, owner, peaks}: for each cell the highest density and its class; for each class its peaks, the highest first.
+// {top, owner, peaks}: for each cell the highest density and its class; for each class its peaks, the highest first, and whether these lie in its own region.
 function densities(data, moment) {
   if (moment.densities) return moment.densities;
   const top = new Float32Array(CELLS ** 2);
@@ -19,6 +19,7 @@ function densities(data, moment) {
     return findPeaks(field);
   });
   if (moment.evaluated && moment.run.crowd) addCrowd(top, owner, moment.run.crowd, data.classes.length, moment.shown.length);
+  peaks.forEach((found, label) => found.forEach((peak) => { peak.owned = owner[peak.cell] === label; }));
   moment.densities = { top, owner, peaks };
   return moment.densities;
 }
@@ -55,7 +56,7 @@ function findPeaks(field) {
     if (kept.length >= PEAKS || v < 0.12 * high[0][0]) break;
     if (kept.every((peak) => Math.hypot(peak.column - column, peak.row - row) > APART)) kept.push({ column, row, v });
   }
-  return kept.map(({ column, row, v }) => ({ x: ((column + 0.5) / CELLS) * SQUARE, y: ((row + 0.5) / CELLS) * SQUARE, v }));
+  return kept.map(({ column, row, v }) => ({ x: ((column + 0.5) / CELLS) * SQUARE, y: ((row + 0.5) / CELLS) * SQUARE, v, cell: row * CELLS + column }));
 }
 
 function densityImage(data, moment, theme, way) {

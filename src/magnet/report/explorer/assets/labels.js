@@ -11,7 +11,6 @@ const ANCHORS = 12; // examples at which there may be room for the name of their
 // Where a name may stand: halves of its width and heights from its anchor, the best place first.
 const PLACES = [[0, 0], [0, -1], [0, 1], [-1, 0], [1, 0], [0, -2], [0, 2], [-1, -1], [1, -1], [-1, 1], [1, 1]];
 const SHARE_COVERED = 0.3; // of the map in view, by names at most, so that it is seen between them
-const HIGH = 0.5; // of the highest peak in view: lower ones are too few examples to name a region after
 const MANY_CENTRES = 600; // in view, above which names don't keep clear of them
 
 // Draws the names and returns where they are: [{label, left, top, width, height}].
@@ -30,8 +29,9 @@ function drawNames(context, frame, view, chosen) {
   const [wide, tall] = view.extent.size.map((side) => side * frame.scale);
   let room = SHARE_COVERED * Math.min(frame.width, wide) * Math.min(frame.height, tall);
   for (const label of order) {
-    const high = peaks[label].map(({ x, y, v }) => [frame.x(x), frame.y(y), v]).filter(([x, y]) => inView(frame, x, y, -6));
-    const anchors = [...high.filter(([, , v]) => v >= HIGH * high[0][2]), ...(close.get(label) ?? [])];
+    const high = peaks[label].map(({ x, y, owned }) => [frame.x(x), frame.y(y), owned]).filter(([x, y]) => inView(frame, x, y, -6));
+    const clear = high.filter(([, , owned], i) => owned || i === 0); // at a lower peak in the region of another it would be misread
+    const anchors = [...clear, ...(close.get(label) ?? [])];
     if (!anchors.length) continue;
     const text = shorten(context, data, label);
     if (text.width * NAME_HEIGHT > room && !spoken?.has(label)) continue;

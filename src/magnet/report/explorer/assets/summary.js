@@ -74,7 +74,7 @@ function confusions(data, run, moment) {
     const text = `${data.classes[pair.label]} taken for ${data.classes[pair.taken]}`;
     const beside = typical(data, moment, pair.taken)[0];
     return el("button", { class: "item confusion", ...choosing({ kind: "found", ids: pair.ids, text, run: run.number, classes: [pair.label, pair.taken] }) },
-    el("span", { class: "grid pair" }, [pair.ids[0], beside].filter((id) => id !== undefined).map((id) => el("span", { class: "thumb" }, look(data, id, 60)))),
+    el("span", { class: "grid pair" }, [pair.ids[0], beside].filter((id) => id !== undefined).map((id) => el("span", { class: "thumb" }, look(data, id, data.pictures.kind === "features" ? 36 : 60)))),
     el("div", {}, el("div", { class: "name" }, el("b", { text: data.classes[pair.label] }), " taken for ", el("b", { class: "bad", text: data.classes[pair.taken] })),
       el("div", { class: "soft small", textContent: `${whole(pair.ids.length)} of ${plural(sizes.get(pair.label), `${part} example`)}` })));
   })];
