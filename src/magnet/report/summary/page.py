@@ -203,6 +203,9 @@ def error_table(runs: Sequence[ReportedRun], comparable: bool) -> PageTable:
         "MAP@R": ("retrieval", "map@r"),
         "calibration": ("", "ece_calibrated"),
     }
+    columns = {
+        name: path for name, path in columns.items() if any(_value(found, path) is not None for _, found in measured)
+    }
     best = {name: _clearly_best(measured, path) for name, path in columns.items()} if comparable else {}
     rows = []
     for number, found in measured:
