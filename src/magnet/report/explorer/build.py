@@ -22,7 +22,7 @@ from magnet.report.explorer.page_data import (
 )
 from magnet.report.explorer.snapshots import Moment, evaluated_moment, kept_moments, lay_out_moments
 from magnet.report.html import Folder, page, write_whole
-from magnet.report.layout import Positions, Report, place_between
+from magnet.report.layout import MOST, Positions, Report, place_between
 from magnet.runs.run import Run
 from magnet.training.folder import same_training_part
 
@@ -149,7 +149,8 @@ def place_crowd(seen: Seen, report: Report) -> tuple[np.ndarray, np.ndarray] | N
         return None
     if len(hidden) > MOST_CROWD:
         hidden = hidden[torch.randperm(len(hidden), generator=torch.Generator().manual_seed(0))[:MOST_CROWD]]
-    places = place_between(seen.run.references[hidden], moment.representations, positions, report)
+    known = slice(MOST)  # the shown ones are in random order: of more, a sample places the others as well
+    places = place_between(seen.run.references[hidden], moment.representations[known], positions[known], report)
     return places, seen.run.labels[hidden].numpy()
 
 
