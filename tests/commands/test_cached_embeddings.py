@@ -19,9 +19,9 @@ def embedded(monkeypatch):
     counts = []
     original = module.embed
 
-    def counted(learner, data, rows, *others, **more):
+    def counted(learner, rows, *others, **more):
         counts.append(len(rows))
-        return original(learner, data, rows, *others, **more)
+        return original(learner, rows, *others, **more)
 
     monkeypatch.setattr(module, "embed", counted)
     return counts
