@@ -78,7 +78,7 @@ def test_a_diverged_method_is_a_row_that_says_so_and_is_not_trained_again(name, 
 @pytest.mark.parametrize("name", ["fine-grained", "metrics", "hierarchy", "attributes", "maps", "dynamics"])
 def test_an_experiment_in_which_everything_diverges_says_that_everything_diverged(name, tmp_path):
     lab = lab_where("softmax", tmp_path, name, seeds=1)
-    lab.settings = {"classes": {method: [{"learning_rate": ABSURD}] for method in METHODS}}
+    lab._given = {"classes": {method: [{"learning_rate": ABSURD}] for method in METHODS}}
     outcome = run(name, lab)
     assert [any("diverged" in cell for cell in row) for row in outcome.tables[0].rows] == [True] * 3
     json.dumps(outcome.values)
