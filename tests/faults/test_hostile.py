@@ -1,6 +1,8 @@
 """Nothing let in: files made to mislead are refused in words, or opened as what they are."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +102,25 @@ def test_a_file_that_is_cut_while_in_use_ends_with_a_message_or_is_in_memory(tmp
     with pytest.raises(UserError, match="was cut to 1,048,576 bytes while it was in use"):
         large.batch([2999])
     assert small.batch([2999]).equal(last)
+
+
+CUT_WHILE_READ = """
+import os, sys
+import magnet.data.arrays as arrays
+from magnet.data import open_data
+arrays.MAP_FROM_BYTES = 1
+mapped = open_data(sys.argv[1]).vectors
+os.truncate(sys.argv[1], 4096)
+print(mapped.sum())
+"""
+
+
+def test_a_mapped_file_that_is_cut_in_the_middle_of_a_read_ends_the_process_with_a_line(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, X=np.ones((3000, 100)), y=np.arange(3000) % 3)
+    ended = subprocess.run([sys.executable, "-c", CUT_WHILE_READ, str(path)], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == f"magnet: {path} was cut while it was being read: put it back and go on.\n"
 
 
 def test_control_characters_do_not_reach_the_terminal(tmp_path):

@@ -1,7 +1,10 @@
 """Vectors in arrays, or in .npz and .npy files: read, checked and listed."""
 
+import ctypes
+import faulthandler
 import math
 import os
+import signal
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +27,7 @@ SPARSE = (
     "sklearn.decomposition.TruncatedSVD(256).fit_transform(X), which keeps what varies most"
 )
 LEVELS = 64  # steps of float32 that the values of a column take at least, or they are lost in it
-MAP_FROM_BYTES = 2**28  # smaller arrays are read: a mapped file that is cut while it is in use ends the process
+MAP_FROM_BYTES = 2**28  # smaller arrays are read: a mapped file that is cut in the middle of a read ends the process
 LOCAL_HEADER_BYTES = 30
 
 
@@ -276,9 +279,33 @@ def _mapped(path: Path, file: IO[bytes], size: int) -> np.ndarray:
         return np.empty(shape, dtype)
     size = math.prod(shape) * dtype.itemsize
     if size >= MAP_FROM_BYTES:
-        return np.memmap(path, dtype, "r", offset=file.tell(), shape=shape, order="F" if fortran else "C")
+        return np.memmap(watched(path), dtype, "r", offset=file.tell(), shape=shape, order="F" if fortran else "C")
     found = np.frombuffer(file.read(size), dtype)
     return found.reshape(shape[::-1]).T if fortran else found.reshape(shape)
+
+
+def watched(path: Path) -> Path:
+    """The path of a file that is about to be mapped; from now on a read beyond its end says so.
+
+    The system ends a process that reads what was cut off a mapped file, with SIGBUS and without a word. A handler of
+    Python's would run after the read, which cannot end: this one is called by the C library. Where Python's own report
+    of such faults is on, it stays.
+    """
+    if not _mapped_files and hasattr(signal, "SIGBUS") and not faulthandler.is_enabled():
+        ctypes.CDLL(None).signal(signal.SIGBUS, _ON_BUS_ERROR)
+    _mapped_files.add(path)
+    return path
+
+
+def _say_what_was_cut(_: int) -> None:
+    files = " or ".join(map(str, sorted(_mapped_files)))
+    line = f"magnet: {files} was cut while it was being read: put it back and go on.\n"
+    os.write(2, line.encode(errors="backslashreplace"))
+    os._exit(1)
+
+
+_mapped_files: set[Path] = set()
+_ON_BUS_ERROR = ctypes.CFUNCTYPE(None, ctypes.c_int)(_say_what_was_cut)
 
 
 def _objects(where: str) -> UserError:

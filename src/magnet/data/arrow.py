@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from magnet.data.arrays import MAP_FROM_BYTES
+from magnet.data.arrays import MAP_FROM_BYTES, watched
 from magnet.data.columns import Roles, assign, check_names
 from magnet.data.listings import PARTS, EncodedImage, Listing, Numbered
 from magnet.data.tables import finish, folder_of, list_columns, list_content, list_images, stack_numbers, vector_column
@@ -60,7 +60,7 @@ class Shard:
             if self.file.suffix.lower() == ".parquet":
                 return pyarrow.parquet.ParquetFile(self.file).read(list(columns))
             large = self.file.stat().st_size >= MAP_FROM_BYTES
-            stream = pyarrow.memory_map(str(self.file)) if large else pyarrow.OSFile(str(self.file))
+            stream = pyarrow.memory_map(str(watched(self.file))) if large else pyarrow.OSFile(str(self.file))
             return pyarrow.ipc.open_stream(stream).read_all().select(list(columns))
 
 
