@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from magnet.report.summary.figures import CURVES, Series, draw_curve, series, smooth
+from magnet.report.summary.figures import CURVES, Series, draw_curve, series, smooth, standard_error
 
 JOURNAL = [
     {"kind": "train", "step": 20, "loss": 2.0, "sigma": None},
@@ -41,3 +41,8 @@ def test_of_a_single_point_a_sentence_is_written_and_no_curve_is_drawn(name):
     ]  # fmt: skip
     shown = {"loss": "0.851", "active": "66.0 %"}[name]
     assert draw_curve(curve, runs) == f"{curve.title} was noted once, which makes no curve: short {shown} at step 6."
+
+
+def test_a_share_that_rounding_took_past_one_has_no_standard_error():
+    assert standard_error(1 + 2**-52, 10) == 0
+    assert standard_error(0.5, 25) == pytest.approx(0.1)

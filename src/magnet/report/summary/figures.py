@@ -169,8 +169,8 @@ def draw_errors(runs: Sequence[ReportedRun]) -> Figure | None:
 
 
 def standard_error(share: float, count: int) -> float:
-    """The standard error of a share among ``count`` examples."""
-    return sqrt(share * (1 - share) / count)
+    """The standard error of a share among ``count`` examples; rounding may have taken a mean of ones past 1."""
+    return sqrt(max(0.0, share * (1 - share)) / count)
 
 
 def evaluations(runs: Sequence[ReportedRun]) -> list[tuple[int, dict[str, Any]]]:
